@@ -1,0 +1,3 @@
+grammar Tk;
+file : EOF ;
+WS : [ \t\r\n]+ -> skip ;
