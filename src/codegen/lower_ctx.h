@@ -1,0 +1,78 @@
+// What an op's lowering sees: one thread of the kernel, in LLVM IR.
+//
+// A tile value is one LLVM scalar per register of its layout (RegLayout::num_regs() entries; registers that live_regs()
+// leaves out are null and never computed). LLVM types: bool i1; integers iN; f16 half; bf16 bfloat; tf32 and f32 float;
+// f64 double; e4m3, e5m2 and the other 8-bit formats i8 holding the bits.
+#pragma once
+#include "ir/op_def.h"
+#include "ir/target.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/Module.h"
+#include <map>
+#include <unordered_map>
+
+namespace tkc::codegen {
+
+using Regs = std::vector<llvm::Value *>;
+
+// A tensor: base pointer (address space 1), extents (i32) and strides (i64, in elements).
+struct TensorVal {
+  llvm::Value *base = nullptr;
+  std::vector<llvm::Value *> extents, strides;
+  DType dtype = DType::F32;
+  int64_t alignment = 1;       // bytes: of the base and of every stride but the innermost
+  std::vector<int64_t> static_extents; // kDynamic where unknown
+  bool read_only = false;      // never written by this kernel: ld.global.nc
+  bool any_strides = false;    // else the innermost stride is the constant 1
+};
+
+class LowerCtx {
+public:
+  LowerCtx(llvm::Module &module, llvm::IRBuilder<> &builder, const ir::Function &function, const ir::Target &target)
+      : b(builder), module(module), function(function), target(target) {}
+
+  llvm::IRBuilder<> &b;
+  llvm::Module &module;
+  const ir::Function &function;
+  const ir::Target &target;
+
+  // ---- values
+  const Regs &regs(const ir::Value *v) const;
+  llvm::Value *scalar(const ir::Value *v) const { return regs(v)[0]; } // of a rank-0 value
+  void set(const ir::Value *v, Regs r);
+  const TensorVal &tensor(const ir::Value *v) const;
+  void set_tensor(const ir::Value *v, TensorVal t);
+  const layout::RegLayout &layout(const ir::Value *v) const;
+
+  // ---- types and constants
+  llvm::Type *type(DType t) const;
+  llvm::Value *i32(int64_t v) const { return b.getInt32(uint32_t(v)); }
+  llvm::Value *i64(int64_t v) const { return b.getInt64(uint64_t(v)); }
+  llvm::Value *constant(DType t, double f, int64_t i) const; // f for float types, i for the others
+
+  // ---- the thread
+  llvm::Value *lane() const { return lane_; } // 0..31
+  llvm::Value *warp() const { return warp_; } // 0..warps-1, uniform in the warp
+  llvm::Value *thread() const { return thread_; }
+  llvm::Value *program_id(int64_t axis) const { return program_id_[size_t(axis)]; }
+  llvm::Value *num_programs(int64_t axis) const { return num_programs_[size_t(axis)]; }
+  // XOR over the set bits of lane and warp of the given basis vectors, as i32 (computed once in the entry block).
+  llvm::Value *linear(std::span<const uint32_t> lane_bases, std::span<const uint32_t> warp_bases);
+  // The coordinates of register `reg` of a layout along one dim, as i32: constant part of the register plus the thread's
+  // part (added where the bits are disjoint, so that it folds into an immediate).
+  llvm::Value *coordinate(const layout::RegLayout &l, int64_t reg, int64_t dim);
+  llvm::Value *shared_base() const { return shared_base_; } // ptr addrspace(3)
+
+  // Lowers the ops of a region in place; the operands of its yield stay in the caller's hands.
+  void lower_block(const ir::Block *block);
+
+private:
+  friend class FunctionLowering;
+  std::vector<Regs> regs_; // by ir::Value::id
+  std::unordered_map<const ir::Value *, TensorVal> tensors_;
+  std::map<std::vector<uint32_t>, llvm::Value *> linear_;
+  llvm::Value *lane_ = nullptr, *warp_ = nullptr, *thread_ = nullptr, *shared_base_ = nullptr;
+  std::vector<llvm::Value *> program_id_, num_programs_;
+};
+
+} // namespace tkc::codegen

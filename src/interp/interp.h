@@ -1,0 +1,88 @@
+// The interpreter: the meaning of the typed IR, in f64 where the IR says f64. It never sees padding or layouts.
+//
+// A float element is kept as a double that its dtype can hold exactly (every op rounds its result once, as documented per
+// op); integers and bools as int64_t, wrapped to their width (u64 as its two's-complement image).
+#pragma once
+#include "ir/op_def.h"
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <variant>
+
+namespace tkc::interp {
+
+struct Tile {
+  DType dtype = DType::F32;
+  std::vector<int64_t> shape;
+  std::vector<double> f;  // elements of a float tile, row-major
+  std::vector<int64_t> i; // elements of an integer or bool tile
+
+  Tile() = default;
+  Tile(DType t, std::vector<int64_t> shape); // zeros
+  int64_t size() const;
+  bool is_float() const { return tkc::is_float(dtype); }
+  double as_f(int64_t k) const { return is_float() ? f[size_t(k)] : double(i[size_t(k)]); }
+  int64_t as_i(int64_t k) const { return is_float() ? int64_t(f[size_t(k)]) : i[size_t(k)]; }
+};
+
+// A tensor's memory in wide form, shared by all blocks of a launch.
+struct Storage {
+  std::string name;
+  DType dtype = DType::F32;
+  std::vector<double> f;
+  std::vector<int64_t> i;
+  std::mutex atomics; // serialises atomic ops
+};
+
+struct TensorRef {
+  Storage *storage = nullptr;
+  int64_t offset = 0; // elements
+  std::vector<int64_t> extents, strides;
+};
+
+using Value = std::variant<std::monostate, Tile, TensorRef>;
+
+struct Trap { // a fault of the program while it runs: assertion, division by zero, access outside the tensor's memory
+  SourceLoc loc;
+  std::string message;
+};
+
+struct Launch {
+  const ir::Function *function = nullptr;
+  std::vector<Value> args;    // one per argument of the entry block
+  std::vector<int64_t> grid;  // kernels
+  int64_t threads = 1;        // host threads; the result does not depend on it but for the order of float atomics
+  std::function<void(const std::string &)> print; // output of `print`, called under a lock
+};
+struct Result {
+  std::optional<Trap> trap;     // the first, by block number
+  std::vector<Value> results;   // of a reference
+};
+Result run(const Launch &launch);
+
+// What an op's interp facet sees: one block (program) of a launch.
+class Ctx {
+public:
+  const Tile &tile(const ir::Value *v) const { return std::get<Tile>(values_[size_t(v->id)]); }
+  const TensorRef &tensor(const ir::Value *v) const { return std::get<TensorRef>(values_[size_t(v->id)]); }
+  const Value &get(const ir::Value *v) const { return values_[size_t(v->id)]; }
+  int64_t scalar_i(const ir::Value *v) const { return tile(v).as_i(0); }
+  void set(const ir::Value *v, Value x) { values_[size_t(v->id)] = std::move(x); }
+  // Runs a region with arguments; returns the operands of its yield.
+  std::vector<Value> run_region(const ir::Block *block, std::vector<Value> args);
+  void trap(const ir::Op &op, std::string message);
+  bool trapped() const { return trap_.has_value(); }
+  void print(const std::string &text);
+  std::vector<int64_t> program, grid; // block coordinates
+
+private:
+  friend Result run(const Launch &);
+  void run_block(const ir::Block *block);
+  const Launch *launch_ = nullptr;
+  std::mutex *print_lock_ = nullptr;
+  std::vector<Value> values_; // by ir::Value::id
+  std::vector<Value> yielded_;
+  std::optional<Trap> trap_;
+};
+
+} // namespace tkc::interp

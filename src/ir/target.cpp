@@ -1,0 +1,57 @@
+#include "ir/target.h"
+#include "support/check.h"
+
+namespace tkc::ir {
+
+const std::vector<Target> &all_targets() {
+  static const std::vector<Target> all = {
+#define TKC_TARGET(...) Target{__VA_ARGS__},
+#define TKC_PART(...)
+#include "ir/targets.def"
+#undef TKC_TARGET
+#undef TKC_PART
+  };
+  return all;
+}
+
+static const std::vector<Part> &all_parts() {
+  static const std::vector<Part> all = {
+#define TKC_TARGET(...)
+#define TKC_PART(...) Part{__VA_ARGS__},
+#include "ir/targets.def"
+#undef TKC_TARGET
+#undef TKC_PART
+  };
+  return all;
+}
+
+const Target *find_target(std::string_view name) {
+  for (const Target &t : all_targets())
+    if (name == t.name) return &t;
+  return nullptr;
+}
+
+const Target &default_target() { return *find_target("sm_120"); }
+
+const Part *find_part(std::string_view name) {
+  for (const Part &p : all_parts())
+    if (name == p.name) return &p;
+  return nullptr;
+}
+
+// The first part of the same SM number, else of the nearest below: rates change slowly between neighbours.
+const Part &default_part(const Target &t) {
+  const Part *best = nullptr;
+  int best_sm = -1;
+  for (const Part &p : all_parts()) {
+    int sm = find_target(p.target)->sm;
+    if (sm <= t.sm && sm > best_sm) {
+      best = &p;
+      best_sm = sm;
+    }
+  }
+  TKC_CHECK(best, "no part profile for {}", t.name);
+  return *best;
+}
+
+} // namespace tkc::ir

@@ -1,0 +1,48 @@
+// What a target can do. Code asks for a feature or a number of a row of targets.def, never for an SM number.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tkc::ir {
+
+enum Feature : uint32_t {
+  kLdmatrix = 1,    // ldmatrix, movmatrix
+  kCpAsync = 2,     // cp.async
+  kFp8 = 4,         // e4m3/e5m2 conversions and products
+  kStmatrix = 8,    // stmatrix
+  kTma = 16,        // bulk and tensor copies, mbarrier transactions
+  kCluster = 32,    // clusters, DSMEM
+  kElect = 64,      // elect.sync
+  kBf16Native = 128, // bf16 add/mul, atom.add.bf16, ex2.bf16
+  kHopper = kStmatrix | kTma | kCluster | kElect | kBf16Native,
+  kWideGlobal = 256, // 32-byte global accesses
+  kSetMaxNReg = 512,
+};
+
+struct Target {
+  const char *name;
+  const char *cpu; // LLVM's
+  int ptx_version; // times ten; the lowest with every feature of the row
+  int sm;          // for messages and min_sm of ops
+  int64_t shared_per_block, shared_per_sm;
+  uint32_t features;
+  bool has(Feature f) const { return (features & f) == uint32_t(f); }
+};
+
+struct Part {
+  const char *name;
+  const char *target;
+  int sms, clock_mhz;
+  double mma_cycles;          // of one m16n8k16 f32-accumulating product on one sub-core
+  double dram_bytes_per_cycle; // per SM
+};
+
+const std::vector<Target> &all_targets();
+const Target *find_target(std::string_view name);
+const Target &default_target(); // sm_120
+const Part &default_part(const Target &t);
+const Part *find_part(std::string_view name);
+
+} // namespace tkc::ir
