@@ -88,6 +88,7 @@ struct LayoutRule {
   LayoutMap *backward = nullptr; // result layout -> operand layout
 };
 
+using ScratchFn = int64_t(const Op &);
 using InferFn = void(InferCtx &, Op &);
 using InterpFn = void(interp::Ctx &, const Op &);
 using LowerFn = void(codegen::LowerCtx &, const Op &);
@@ -105,6 +106,10 @@ struct OpDef {
   Effects effects = {};
   int min_sm = 80;
   LayoutRule layout = {};
+  // Bytes of block-shared scratch that the lowering needs with the layouts and attributes the op now has (exchange between
+  // warps); null: never any. Such a lowering writes the scratch at attribute `scratch_offset`, waits at a block barrier
+  // and reads it.
+  ScratchFn *scratch = nullptr;
   Fn<InferFn> infer;
   Fn<InterpFn> interp;
   Fn<LowerFn> lower;

@@ -19,6 +19,7 @@ std::string shape_str(const std::vector<int64_t> &shape) {
 std::string Type::str() const {
   switch (kind) {
   case TypeKind::None: return "none";
+  case TypeKind::Token: return "token";
   case TypeKind::Tile:
     return shape.empty() ? std::string(dtype_name(dtype)) : fmt::format("tile<{}>{}", dtype_name(dtype), shape_str(shape));
   case TypeKind::Tensor: return fmt::format("tensor<{}>{}", dtype_name(dtype), shape_str(shape));

@@ -12,6 +12,7 @@ constexpr int64_t kDynamic = -1;
 enum class TypeKind : uint8_t {
   None,
   Tile,   // a value in registers; shape has exact extents, rank 0..4; rank 0 is a block-uniform scalar
+  Token,  // orders ops made by passes: a scratch buffer that has been written
   Tensor, // global memory: base, extents and strides are run-time values; shape has the static extents, else kDynamic
 };
 
@@ -23,6 +24,7 @@ struct Type {
   static Type tile(DType t, std::vector<int64_t> shape) { return {TypeKind::Tile, t, std::move(shape)}; }
   static Type scalar(DType t) { return {TypeKind::Tile, t, {}}; }
   static Type tensor(DType t, std::vector<int64_t> shape) { return {TypeKind::Tensor, t, std::move(shape)}; }
+  static Type token() { return {TypeKind::Token, DType::Bool, {}}; }
   bool is_tile() const { return kind == TypeKind::Tile; }
   bool is_scalar() const { return kind == TypeKind::Tile && shape.empty(); }
   bool is_tensor() const { return kind == TypeKind::Tensor; }
