@@ -54,6 +54,7 @@ public:
   // value() converted to a type: numbers and scalars are broadcast, dtypes must agree. Null after an error.
   ir::Value *value_as(const SV &v, const ir::Type &type, const char *what);
   std::optional<ir::Type> type(const ast::Type &t); // tile and scalar types
+  std::optional<ir::Type> tile_type(const ast::Type &t); // also a tensor type, as the tile that holds all of it
 
   // Sizes over a kernel's run-time symbols: grids, facts, extents (sizes.cpp).
   std::optional<ir::SizeExpr> size(const ast::Expr &e);

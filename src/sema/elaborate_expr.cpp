@@ -151,6 +151,11 @@ std::optional<ir::Type> Elaborator::type(const ast::Type &t) {
     error(t.loc, DiagKind::type_mismatch, "a tile or scalar type", "a tensor type");
     return std::nullopt;
   }
+  return tile_type(t);
+}
+
+std::optional<ir::Type> Elaborator::tile_type(const ast::Type &t) {
+  if (t.kind == ast::TypeKind::Named) return type(t);
   auto d = dtype_of(t.element);
   std::vector<int64_t> shape;
   for (const ast::ExprPtr &e : t.dims) {
