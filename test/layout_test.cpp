@@ -1,5 +1,6 @@
 #include "layout/convert.h"
 #include "layout/fragments.h"
+#include "layout/global_access.h"
 #include "layout/reg_layout.h"
 #include "layout/smem_layout.h"
 #include "layout_random.h"
@@ -720,4 +721,77 @@ TEST_CASE("every conversion puts every element where it belongs") {
   }
   for (auto &[k, n] : kinds) MESSAGE(convert_kind_name(k), " ", n);
   for (auto &[k, n] : seen) MESSAGE(k, " ", n);
+}
+
+TEST_CASE("global accesses touch every element once, in vectors that stay inside the tile") {
+  Random rng(8);
+  int vectors = 0;
+  for (int round = 0; round < 1500; round++) {
+    auto shape = any_shape(rng);
+    RegLayout l = any_layout(rng, shape, int(rng.below(3)));
+    int64_t elem = int64_t(1) << rng.below(4), max_bytes = rng.chance(30) ? 32 : 16;
+    int64_t divisor = int64_t(1) << rng.below(6);
+    int contiguous = int(rng.below(int64_t(shape.size()) + 1)) - 1;
+    bool is_store = rng.chance(50);
+    CAPTURE(fmt::format("{} x {} bytes, dim {} divisor {}", fmt::join(shape, "x"), elem, contiguous, divisor));
+    CAPTURE(l.to_string());
+    GlobalAccesses g = plan_global(l, is_store, contiguous, elem, divisor, max_bytes);
+    CHECK(g.elems * elem <= std::max(max_bytes, elem));
+    CHECK((contiguous >= 0 || g.elems == 1));
+    CHECK(divisor % g.elems == 0);
+    vectors += g.elems > 1;
+    std::map<uint32_t, int> stored;
+    Registers got(l.num_regs(), l.num_warps());
+    for (int w = 0; w < l.num_warps(); w++)
+      for (int lane = 0; lane < 32; lane++) {
+        if (lane & int(g.lane_mask) || w & int(g.warp_mask)) continue;
+        auto thread = l.coord(0, lane, w);
+        for (const GlobalAccess &a : g.accesses) {
+          CHECK_EACH(int64_t(a.regs.size()) == g.elems);
+          std::vector<int64_t> first(shape.size());
+          for (size_t d = 0; d < first.size(); d++) {
+            first[d] = thread[d] ^ a.coord[d];
+            if (g.is_additive) CHECK_EACH(first[d] == thread[d] + a.coord[d]);
+          }
+          if (contiguous >= 0) {
+            CHECK_EACH(first[size_t(contiguous)] % g.elems == 0);
+            // Wholly inside or wholly outside.
+            int64_t n = shape[size_t(contiguous)], c = first[size_t(contiguous)];
+            CHECK_EACH((c + g.elems <= n || c >= n));
+          }
+          for (int64_t i = 0; i < g.elems; i++) {
+            auto at = first;
+            if (contiguous >= 0) at[size_t(contiguous)] += i;
+            uint32_t e = l.space().element(at);
+            stored[e]++;
+            if (int r = a.regs[size_t(i)]; r >= 0) {
+              CHECK_EACH(l.linear(r, lane, w) == e);
+              got.at(w, lane, r) = e;
+            } else {
+              CHECK_EACH(!l.space().inside(e));
+            }
+          }
+        }
+      }
+    if (is_store) {
+      for (uint32_t e = 0; e < 1u << l.space().bits; e++)
+        if (l.space().inside(e)) CHECK_EACH(stored[e] == 1);
+    } else {
+      for (auto [r, from] : g.copies)
+        for (int w = 0; w < l.num_warps(); w++)
+          for (int lane = 0; lane < 32; lane++) got.at(w, lane, r) = got.at(w, lane, from);
+      CHECK(compare_tile(l, got, true) == "");
+    }
+  }
+  CHECK(vectors > 100);
+  std::vector<int> rows = {1, 0};
+  GlobalAccesses g = plan_global(blocked({64, 128}, rows, 8, 4), false, 1, 2, 8, 16);
+  CHECK(g.elems == 8);
+  CHECK(g.accesses.size() == 8);
+  CHECK(g.bytes == 512);
+  CHECK(g.sectors == 16);
+  CHECK(plan_global(blocked({64, 100}, rows, 8, 4), false, 1, 2, 100, 16).elems == 4);
+  CHECK(plan_global(blocked({64, 128}, rows, 8, 4), false, 1, 2, 1, 16).elems == 1);
+  g = plan_global(blocked({64, 128}, rows, 1, 4), false, 0, 4, 8, 16); // a column per lane: a sector each
+  CHECK(g.sectors == 32);
 }
