@@ -9,12 +9,6 @@
 using namespace tkc;
 using namespace tkc::test;
 
-// A check inside a hot loop: counted by doctest only when it fails.
-#define CHECK_EACH(...)                                                                                                \
-  do {                                                                                                                 \
-    if (!(__VA_ARGS__)) FAIL_CHECK(#__VA_ARGS__);                                                                      \
-  } while (0)
-
 namespace {
 // Element held in each register of each thread, spelled out.
 template <typename F> void for_each_place(const RegLayout &l, F f) {
@@ -81,7 +75,10 @@ TEST_CASE("F2: solutions, cosets, intersections and inverses") {
 TEST_CASE("a layout holds every element, and owners and free bits say where") {
   Random rng(2);
   for (int round = 0; round < 300; round++) {
-    RegLayout l = random_layout(rng, random_shape(rng, 11), int(rng.below(3)), rng.chance(50));
+    auto shape = random_shape(rng, 11);
+    int warp_bits = int(rng.below(3));
+    bool mixed = rng.chance(50);
+    RegLayout l = random_layout(rng, shape, warp_bits, mixed);
     CAPTURE(l.to_string());
     REQUIRE(l.is_valid());
     std::map<uint32_t, std::vector<Owner>> held;
@@ -134,7 +131,10 @@ TEST_CASE("derived layouts hold what they should") {
   Random rng(3);
   int reshaped = 0, pieces = 0;
   for (int round = 0; round < 300; round++) {
-    RegLayout l = random_layout(rng, random_shape(rng, 10), int(rng.below(3)), rng.chance(30));
+    auto shape = random_shape(rng, 10);
+    int warp_bits = int(rng.below(3));
+    bool mixed = rng.chance(30);
+    RegLayout l = random_layout(rng, shape, warp_bits, mixed);
     CAPTURE(l.to_string());
     CAPTURE(doctest::toString(l.shape.size()));
     int rank = int(l.shape.size());
@@ -218,6 +218,20 @@ TEST_CASE("derived layouts hold what they should") {
       reshaped++;
       CHECK_EACH(*r == raw);
     }
+    // Pieces side by side, and each of them cut out again.
+    auto stacked = l.stack(axis, 3);
+    CHECK(stacked.has_value() == std::has_single_bit(uint64_t(l.shape[size_t(axis)])));
+    if (stacked) {
+      REQUIRE(stacked->is_valid());
+      for (int64_t i = 0; i < 3; i++) {
+        std::vector<int64_t> at(l.shape.size(), 0);
+        at[size_t(axis)] = i * l.shape[size_t(axis)];
+        auto piece = stacked->subtile(at, l.shape);
+        REQUIRE(piece);
+        CHECK(piece->layout == l);
+        for (int64_t r = 0; r < l.num_regs(); r++) CHECK_EACH(piece->source_reg[size_t(r)] == i * l.num_regs() + r);
+      }
+    }
     // Sub-tiles at aligned offsets.
     std::vector<int64_t> offset, extent;
     for (int64_t n : l.shape) {
@@ -267,7 +281,8 @@ TEST_CASE("blocked layouts coalesce and balance") {
     std::vector<int> order(shape.size());
     std::iota(order.begin(), order.end(), 0);
     rng.shuffle(order);
-    RegLayout l = blocked(shape, order, int64_t(1) << rng.below(5), int64_t(1) << rng.below(5));
+    int64_t vec = int64_t(1) << rng.below(5), warps = int64_t(1) << rng.below(5);
+    RegLayout l = blocked(shape, order, vec, warps);
     CHECK(l.is_valid());
     CHECK(l.is_additive());
   }
