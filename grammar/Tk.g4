@@ -113,11 +113,10 @@ OR : '||' ; AND : '&&' ; BIT_OR : '|' ; BIT_XOR : '^' ; BIT_AND : '&' ; EQ : '==
 LE : '<=' ; GE : '>=' ; SHL : '<<' ; SHR : '>>' ; PLUS : '+' ; MINUS : '-' ; STAR : '*' ; SLASH : '/' ; PERCENT : '%' ;
 NOT : '!' ; TILDE : '~' ;
 
-INT : '0' [xX] HEX_DIGIT+ | '0' [bB] [01] [01_]* | DIGITS ;
+INT : '0' [xX] [0-9a-fA-F] [0-9a-fA-F_]* | '0' [bB] [01] [01_]* | DIGITS ;
 FLOAT : DIGITS '.' DIGITS EXPONENT? | DIGITS EXPONENT ;
 STRING : '"' (~["\\\r\n] | '\\' ~[\r\n])* '"' ;
 fragment DIGITS : [0-9] [0-9_]* ;
-fragment HEX_DIGIT : [0-9a-fA-F_] ;
 fragment EXPONENT : [eE] [+-]? [0-9]+ ;
 
 LINE_COMMENT : '//' ~[\r\n]* -> skip ;
