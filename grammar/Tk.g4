@@ -3,7 +3,7 @@
 // Every decision looks at one token, so the parser never runs ANTLR's adaptive prediction (its cold start costs more than
 // the parse). Three decisions that need more are taken on the token stream by src/syntax/parse.cpp, which retypes
 //   '<' '>'  to GENERIC_OPEN, GENERIC_CLOSE  in  name<args>(  and  name<args>[   (no space between name and '<')
-//   ','      to TRAILING                     before ) ] } ; { or a closing '>'
+//   ','      to TRAILING                     before ) ] } ; { a closing '>' or, in `where`, the next clause
 //   '('      to ANNOTATION_OPEN              after  @name
 // Precedence of binary operators is resolved in src/syntax/build_ast.cpp from the flat list of rule `binary`.
 grammar Tk;

@@ -636,12 +636,7 @@ private:
         once(f.warps != nullptr, k);
         f.warps = ternary(k->ternary(0)).expr;
       } else {
-        for (P::TernaryContext *t : k->ternary()) {
-          ExprPtr fact = ternary(t).expr;
-          if (fact->kind == ExprKind::Call && fact->text == "grid")
-            error(fact->loc, "`grid` after a comma reads as a fact of `where`; drop the comma");
-          f.facts.push_back(std::move(fact));
-        }
+        for (P::TernaryContext *t : k->ternary()) f.facts.push_back(ternary(t).expr);
       }
     }
     f.body = block(c->block());

@@ -68,6 +68,7 @@ std::string ascii_image(const std::string &text) {
 
 bool starts_declaration(size_t type) { return type >= P::IMPORT && type <= P::BENCH; }
 bool is_keyword(size_t type) { return type >= P::IMPORT && type <= P::NONE; }
+bool starts_clause(size_t type) { return type == P::GRID || type == P::ORDER || type == P::WARPS || type == P::WHERE; }
 bool starts_keyword_statement(size_t type) {
   return type == P::LET || type == P::VAR || type == P::IF || type == P::FOR || type == P::UNROLL || type == P::WHILE ||
          type == P::RETURN;
@@ -230,6 +231,8 @@ private:
       end_chain();
       return true;
     case P::COMMA:
+      // Outside all brackets a comma joins the facts of `where`; a clause may follow it.
+      if (stack_.empty() && starts_clause(type(i + 1))) retype(i, P::TRAILING);
       if (stack_.empty() || stack_.back().type != P::LT) end_chain();
       return true;
     case P::ELSE: return type(i + 1) != P::IF || chain(i);
@@ -379,12 +382,7 @@ public:
       beginErrorCondition(p);
       report(p, t);
     }
-    while (true) {
-      size_t type = p->getCurrentToken()->getType();
-      if (type == Token::EOF || starts_declaration(type) || next.contains(type)) return;
-      if (rule != P::RuleFile && type == P::RBRACE) return;
-      p->consume();
-    }
+    skip_to_item(p, rule, next);
   }
 
   void reportError(antlr4::Parser *p, const antlr4::RecognitionException &e) override {
@@ -396,13 +394,20 @@ public:
   Token *recoverInline(antlr4::Parser *p) override {
     Token *t = p->getCurrentToken();
     const antlr4::misc::IntervalSet &next = decision(p);
-    if (inErrorRecoveryMode(p)) {
-      // A header with an error was skipped up to its block, which is parsed all the same.
-      if (t->getType() == P::LBRACE && has_block(p->getContext()->getRuleIndex())) return t;
-      throw antlr4::InputMismatchException(p);
+    bool reported = inErrorRecoveryMode(p);
+    if (!reported) {
+      beginErrorCondition(p);
+      report(p, t);
     }
-    beginErrorCondition(p);
-    report(p, t);
+    // A header with an error is skipped up to its block, which is parsed all the same.
+    if (has_block(p->getContext()->getRuleIndex()) && !next.contains(p->getInputStream()->LA(2))) {
+      skip_unit(p, p->getContext()->getRuleIndex(), false);
+      if (p->getCurrentToken()->getType() == P::LBRACE) {
+        p->getContext()->exception = std::make_exception_ptr(antlr4::InputMismatchException(p));
+        return p->getCurrentToken();
+      }
+    }
+    if (reported) throw antlr4::InputMismatchException(p);
     // A missing `;` is passed over where the statement visibly ends.
     bool ends = t->getType() == P::RBRACE || t->getType() == Token::EOF || on_later_line(p, t);
     if (next.contains(size_t(P::SEMICOLON)) && ends) return t;
@@ -465,6 +470,26 @@ private:
         return;
       }
       p->consume();
+    }
+  }
+  // In the loop of `rule` (file, block or check) that takes `next`: skips what cannot start an item, by whole items.
+  void skip_to_item(antlr4::Parser *p, size_t rule, const antlr4::misc::IntervalSet &next) {
+    while (true) {
+      size_t type = p->getCurrentToken()->getType();
+      if (type == Token::EOF || starts_declaration(type)) return;
+      if (rule == P::RuleFile) {
+        p->consume();
+        continue;
+      }
+      bool item_word = starts_keyword_statement(type) || type == P::CASE || type == P::INPUT || type == P::TOLERANCE;
+      if (type == P::RBRACE || (next.contains(type) && (item_word || type == P::LBRACE))) return;
+      if (type == P::LBRACE) {
+        skip_braces(p);
+      } else {
+        p->consume();
+        if (type != P::SEMICOLON) continue;
+      }
+      if (next.contains(p->getCurrentToken()->getType())) return;
     }
   }
   void skip_braces(antlr4::Parser *p) {
