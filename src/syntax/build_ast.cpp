@@ -63,8 +63,8 @@ public:
   Builder(int32_t file_id, Diagnostics &diagnostics)
       : file_(file_id), text_(diagnostics.sources().file(file_id).text()), diagnostics_(diagnostics) {}
 
-  std::unique_ptr<File> file(P::FileContext *c) {
-    mark_errors(c);
+  std::unique_ptr<File> file(P::FileContext *c, bool broken) {
+    if (broken) mark_errors(c);
     auto out = std::make_unique<File>();
     out->id = file_;
     for (P::DeclarationContext *d : c->declaration()) declaration(*out, d);
@@ -685,8 +685,8 @@ private:
 
 } // namespace
 
-std::unique_ptr<File> build_ast(ParserRuleContext *tree, int32_t file_id, Diagnostics &diagnostics) {
-  return Builder(file_id, diagnostics).file(static_cast<P::FileContext *>(tree));
+std::unique_ptr<File> build_ast(ParserRuleContext *tree, bool broken, int32_t file_id, Diagnostics &diagnostics) {
+  return Builder(file_id, diagnostics).file(static_cast<P::FileContext *>(tree), broken);
 }
 
 } // namespace tkc

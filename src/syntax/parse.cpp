@@ -2,6 +2,7 @@
 #include "TkLexer.h"
 #include "TkParser.h"
 #include "syntax/build_ast.h"
+#include "syntax/source_text.h"
 #include <algorithm>
 #include <set>
 
@@ -14,57 +15,6 @@ using antlr4::Token;
 
 // A file of garbage gets this many errors and no more.
 constexpr int64_t kMaxErrors = 100;
-
-// ---- bytes
-
-// Length of the UTF-8 character at `i`, or 0 if the bytes are not one (overlong forms and surrogates are not).
-size_t utf8_length(const std::string &s, size_t i) {
-  auto byte = [&](size_t k) { return k < s.size() ? uint8_t(s[k]) : uint8_t(0); };
-  auto tail = [&](size_t k) { return (byte(k) & 0xc0) == 0x80; };
-  uint8_t b = byte(i);
-  if (b < 0x80) return 1;
-  if (b < 0xc2) return 0;
-  if (b < 0xe0) return tail(i + 1) ? 2 : 0;
-  if (b < 0xf0) {
-    bool odd = (b == 0xe0 && byte(i + 1) < 0xa0) || (b == 0xed && byte(i + 1) >= 0xa0);
-    return !odd && tail(i + 1) && tail(i + 2) ? 3 : 0;
-  }
-  bool odd = b > 0xf4 || (b == 0xf0 && byte(i + 1) < 0x90) || (b == 0xf4 && byte(i + 1) >= 0x90);
-  return !odd && tail(i + 1) && tail(i + 2) && tail(i + 3) ? 4 : 0;
-}
-
-bool check_bytes(int32_t file, const SourceFile &source, Diagnostics &diagnostics) {
-  const std::string &s = source.text();
-  if (int64_t(s.size()) > kMaxSourceBytes) {
-    diagnostics.report({file, 0, 0}, DiagKind::file_too_large, source.name(), s.size(), kMaxSourceBytes);
-    return false;
-  }
-  for (size_t i = 0; i < s.size();) {
-    int32_t at = int32_t(i);
-    size_t length = utf8_length(s, i);
-    if (s[i] == '\0') {
-      diagnostics.report({file, at, at + 1}, DiagKind::nul_byte, i);
-      return false;
-    }
-    if (length == 0) {
-      diagnostics.report({file, at, at + 1}, DiagKind::not_utf8, source.name(), fmt::format("{:#04x}", uint8_t(s[i])),
-                         i);
-      return false;
-    }
-    i += length;
-  }
-  return true;
-}
-
-// The text the lexer sees: one character a byte, so that token positions are byte offsets. Characters outside ASCII
-// stand only in strings and comments, whose text is taken from the source.
-std::string ascii_image(const std::string &text) {
-  std::string out = text;
-  if (out.compare(0, 3, "\xef\xbb\xbf") == 0) out.replace(0, 3, "   ");
-  for (char &c : out)
-    if (uint8_t(c) >= 0x80) c = '\x7f';
-  return out;
-}
 
 bool starts_declaration(size_t type) { return type >= P::IMPORT && type <= P::BENCH; }
 bool is_keyword(size_t type) { return type >= P::IMPORT && type <= P::NONE; }
@@ -342,7 +292,7 @@ private:
     if (t == P::STRING) return "a string";
     std::string quoted = vocabulary.getLiteralName(t); // 'x'
     if (quoted.size() < 2) return vocabulary.getDisplayName(t);
-    return "`" + quoted.substr(1, quoted.size() - 2) + "`";
+    return fmt::format("`{}`", quoted.substr(1, quoted.size() - 2));
   }
   void drop(std::initializer_list<size_t> types) {
     for (size_t t : types) tokens_.erase(t);
@@ -604,7 +554,8 @@ std::unique_ptr<ast::File> parse_file(int32_t file_id, Diagnostics &diagnostics)
     parser.setErrorHandler(std::make_shared<antlr4::BailErrorStrategy>());
     tree = parser.file();
   } catch (const antlr4::ParseCancellationException &) { tree = nullptr; }
-  if (!tree) {
+  bool broken = !tree;
+  if (broken) {
     parser.reset();
     simulator->setPredictionMode(antlr4::atn::PredictionMode::LL);
     parser.setErrorHandler(std::make_shared<ErrorStrategy>(file_id, source, diagnostics));
@@ -612,7 +563,7 @@ std::unique_ptr<ast::File> parse_file(int32_t file_id, Diagnostics &diagnostics)
       tree = parser.file();
     } catch (const TooManyErrors &) { return nullptr; }
   }
-  std::unique_ptr<ast::File> out = build_ast(tree, file_id, diagnostics);
+  std::unique_ptr<ast::File> out = build_ast(tree, broken, file_id, diagnostics);
   bool empty = out->imports.empty() && out->consts.empty() && out->enums.empty() && out->functions.empty() &&
                out->checks.empty();
   if (empty && diagnostics.error_count() == errors_before)
