@@ -1,6 +1,5 @@
 // Running results along an axis.
-#include "ops/common.h"
-#include <limits>
+#include "ops/combine.h"
 
 namespace tkc::ops {
 
@@ -44,33 +43,6 @@ template <typename F> void interp_scan(interp::Ctx &ctx, const Op &op) {
     scan(t.i, s, op, F::start_i(d), [d](int64_t v) { return wrap_to(d, v); }, [d](int64_t a, int64_t b) { return F::i(d, a, b); });
   ctx.set(op.result(), std::move(t));
 }
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
-struct SumF {
-  static constexpr double start_f = 0;
-  static int64_t start_i(DType) { return 0; }
-  static double f(double a, double b) { return a + b; }
-  static int64_t i(DType, int64_t a, int64_t b) { return wrapping_add(a, b); }
-};
-struct ProdF {
-  static constexpr double start_f = 1;
-  static int64_t start_i(DType) { return 1; }
-  static double f(double a, double b) { return a * b; }
-  static int64_t i(DType, int64_t a, int64_t b) { return wrapping_mul(a, b); }
-};
-struct MaxF {
-  static constexpr double start_f = -kInf;
-  static int64_t start_i(DType t) { return int_lowest(t); }
-  static double f(double a, double b) { return max_number(a, b); }
-  static int64_t i(DType t, int64_t a, int64_t b) { return int_less(t, a, b) ? b : a; }
-};
-struct MinF {
-  static constexpr double start_f = kInf;
-  static int64_t start_i(DType t) { return int_highest(t); }
-  static double f(double a, double b) { return min_number(a, b); }
-  static int64_t i(DType t, int64_t a, int64_t b) { return int_less(t, b, a) ? b : a; }
-};
 
 } // namespace
 } // namespace tkc::ops

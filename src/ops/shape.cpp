@@ -535,7 +535,7 @@ constexpr OpDef kDynSlice = {
 constexpr OpDef kDynUpdate = {
     .name = "dyn_update",
     .source = "-",
-    .signature = "dyn_update(x: tile, y: tile, starts: scalar..., sizes: ints)",
+    .signature = "dyn_update(x: tile, y: tile, starts: scalar...)",
     .doc = "An array with the part at a run-time position replaced by y, written as an assignment: o[t, :] = y. References "
            "only; a position outside the array stops the program.",
     .example = "# reference f(x: tensor<f64>[M, N]) -> tensor<f64>[M, N] {\nvar o = zeros<f64>[M, N];\n"
