@@ -164,10 +164,13 @@ std::string print_attr(const Attr &attr) {
       return v.empty() ? "strings[]" : "[" + join(v, [](const std::string &x) { return json_quote(x); }) + "]";
     }
     std::string operator()(DType v) const { return std::string(dtype_name(v)); }
-    std::string operator()(const layout::RegLayout &v) const {
+    std::string operator()(const RegLayout &v) const {
       return fmt::format("reg_layout{}({})", shape_str(v.shape), v.to_string());
     }
-    std::string operator()(const layout::SmemLayout &v) const { return fmt::format("smem_layout({})", v.to_string()); }
+    std::string operator()(const SmemLayout &v) const {
+      return fmt::format("smem_layout{}({}, {}, {}, {})", shape_str(v.shape), v.elem_bytes, v.bytes, v.alignment,
+                         v.to_string());
+    }
   };
   return std::visit(Visitor{}, attr);
 }

@@ -31,7 +31,8 @@ struct PrintOptions {
 std::string print(const Function &f, const PrintOptions &options = {});
 // One op without its regions, as a message shows it; names are the hints.
 std::string print_op(const Op &op);
-// An attribute's value: 4, 1.5, "tf32", [1, 2], ["a"], f32, reg_layout[4, 64](...), smem_layout(...).
+// An attribute's value: 4, 1.5, "tf32", [1, 2], ["a"], f32, reg_layout[4, 64](...),
+// smem_layout[4, 64](element bytes, bytes, alignment, smem[..]).
 std::string print_attr(const Attr &attr);
 
 } // namespace tkc::ir
