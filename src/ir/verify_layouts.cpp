@@ -1,5 +1,6 @@
 // Layouts: absent before laid_out, consistent from then on.
 #include "ir/verify_rules.h"
+#include "layout/convert.h"
 #include "layout/fragments.h"
 
 namespace tkc::ir {
@@ -80,6 +81,7 @@ private:
       for (const Block *r : op.regions) equal(op, "a result and the yielded value", op.results, 0, r->terminator()->operands, 0);
       return;
     case OpKind::Mma: return mma(op);
+    case OpKind::ConvertLayout: return conversion(op);
     default: break;
     }
     const LayoutRule &r = def(op).layout;
@@ -111,6 +113,13 @@ private:
     if (backward && *backward == from) return;
     faults_.add(op, "the result's layout {} does not follow from the operand's {}{}", to.to_string(), from.to_string(),
                 forward ? "; expected " + forward->to_string() : backward ? "; expected from " + backward->to_string() : "");
+  }
+
+  // What the target offers cannot make a conversion inside a warp necessary where none exists, so this asks for less than
+  // the planner: data that must change its warp needs shared memory.
+  void conversion(const Op &op) {
+    if (stage_ >= Stage::scheduled && !stays_in_warp(*op.operand(0)->layout, *op.result()->layout))
+      faults_.add(op, "moves data between warps and must have become stores, a barrier and loads of a scratch buffer");
   }
 
   // Operands of a product have the lanes and warps of the instruction's fragments; their registers may be in any order.

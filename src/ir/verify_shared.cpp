@@ -3,7 +3,7 @@
 // The function is walked with the set of accesses that may still be in flight: made since the last block barrier on some
 // path. Regions of loops are walked until the set no longer grows, so accesses of one iteration meet those of the next.
 #include "ir/verify_rules.h"
-#include "layout/f2.h"
+#include "layout/convert.h"
 #include <algorithm>
 #include <map>
 #include <set>
@@ -37,16 +37,7 @@ struct State {
 
 // Every warp reads only what it stored itself, and no two warps store the same element.
 bool within_warp(const RegLayout &store, const RegLayout &load) {
-  if (store.free_bits().warp || store.warp.size() != load.warp.size()) return false;
-  F2Span own;
-  own.insert_all(store.reg);
-  own.insert_all(store.lane);
-  for (const std::vector<uint32_t> *part : {&load.reg, &load.lane})
-    for (uint32_t v : *part)
-      if (!own.contains(v)) return false;
-  for (size_t i = 0; i < load.warp.size(); i++)
-    if (!own.contains(store.warp[i] ^ load.warp[i])) return false;
-  return true;
+  return store.free_bits().warp == 0 && stays_in_warp(store, load);
 }
 
 class Shared {
