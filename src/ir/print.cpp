@@ -23,6 +23,13 @@ std::string base_name(const std::string &hint) {
   return base;
 }
 
+// A name of the function's description; anything but a word is quoted.
+std::string print_name(const std::string &name) {
+  bool word = !name.empty() && !is_digit(name[0]);
+  for (char c : name) word &= is_word(c);
+  return word ? name : json_quote(name);
+}
+
 std::string print_double(double v) {
   if (std::isnan(v)) return "nan";
   if (std::isinf(v)) return v < 0 ? "-inf" : "inf";
@@ -50,17 +57,17 @@ public:
   explicit Printer(const PrintOptions &options) : options_(options) {}
 
   std::string function(const Function &f) {
-    out_ = fmt::format("{} {} {{\n", f.kind == FunctionKind::Kernel ? "kernel" : "reference", f.name);
+    out_ = fmt::format("{} {} {{\n", f.kind == FunctionKind::Kernel ? "kernel" : "reference", print_name(f.name));
     for (const Param &p : f.params) param(p);
-    for (const std::string &s : f.sizes) line("size " + s);
-    for (const auto &[name, text] : f.bindings) line(fmt::format("bind {} = {}", name, json_quote(text)));
+    for (const std::string &s : f.sizes) line("size " + print_name(s));
+    for (const auto &[name, text] : f.bindings) line(fmt::format("bind {} = {}", print_name(name), json_quote(text)));
     if (!f.grid.empty()) line("grid (" + join(f.grid, [](const SizeExpr &e) { return e.str(); }) + ")");
     if (!f.order.empty())
-      line(fmt::format("order {}({})", f.order, join(f.order_args, [](int64_t v) { return std::to_string(v); })));
+      line(fmt::format("order {}({})", print_name(f.order), join(f.order_args, [](int64_t v) { return std::to_string(v); })));
     if (f.persistent) line("persistent");
     if (f.warps) line(fmt::format("warps {}", f.warps));
     for (const SizeExpr &e : f.facts) line("where " + e.str());
-    for (const std::string &s : f.result_names) line("result " + s);
+    for (const std::string &s : f.result_names) line("result " + print_name(s));
     if (f.shared_bytes) line(fmt::format("shared {}", f.shared_bytes));
     indent_ = 1;
     out_ += "  body ";
@@ -76,7 +83,7 @@ public:
     if (!op.operands.empty()) out += " " + join(op.operands, [&](const Value *v) { return use(v); });
     if (!op.results.empty()) out += " : " + join(op.results, [](const Value *v) { return v->type.str(); });
     if (!op.attrs.list().empty())
-      out += " {" + join(op.attrs.list(), [](const auto &kv) { return kv.first + " = " + print_attr(kv.second); }) + "}";
+      out += " {" + join(op.attrs.list(), [](const auto &kv) { return print_name(kv.first) + " = " + print_attr(kv.second); }) + "}";
     bool any_layout = false;
     for (const Value *v : op.results) any_layout |= v->layout.has_value();
     if (any_layout) {
@@ -95,7 +102,7 @@ private:
   void pad() { out_.append(size_t(indent_) * 2, ' '); }
 
   void param(const Param &p) {
-    std::string text = fmt::format("param {}: {} {}", p.name, mode_name(p.mode), p.type.str());
+    std::string text = fmt::format("param {}: {} {}", print_name(p.name), mode_name(p.mode), p.type.str());
     if (!p.dims.empty()) text += " dims [" + join(p.dims, [](const SizeExpr &e) { return e.str(); }) + "]";
     if (p.any_strides) text += " strides(any)";
     if (p.optional) text += " optional";
