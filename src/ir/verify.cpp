@@ -183,6 +183,17 @@ private:
         expect(op, "yielded values", yielded(r), op.results);
       }
       return true;
+    case OpKind::InlinePtx: { // the region is the meaning of one element
+      if (op.regions.empty()) return true;
+      if (!expect_regions(op, 1)) return false;
+      const Block *b = op.regions[0];
+      bool fits = b->args.size() == op.operands.size() && op.results.size() == 1;
+      for (size_t i = 0; fits && i < b->args.size(); i++) fits = b->args[i]->type == Type::scalar(op.operand(i)->type.dtype);
+      std::vector<Value *> y = yielded(b);
+      fits = fits && y.size() == 1 && y[0]->type == Type::scalar(op.result()->type.dtype);
+      if (!fits) faults_.add(op, "its meaning must be a function of one element of each operand");
+      return true;
+    }
     case OpKind::Yield:
       if (!op.results.empty()) faults_.add(op, "has results");
       return expect_regions(op, 0);

@@ -22,17 +22,27 @@ public:
       return;
     }
     for (const Value *v : f_.body->args) value(v);
-    walk(f_.body, [&](const Op *op) {
-      for (const Block *r : op->regions)
-        for (const Value *v : r->args) value(v);
-      for (const Value *v : op->results) value(v);
-      if (stage_ == Stage::typed && made_by_passes(op->kind)) faults_.add(*op, "is made by passes after the layout search");
+    each(*f_.body, [&](const Op &op) {
+      for (const Block *r : op.regions)
+        for (const Value *v : r->args)
+          if (op.kind != OpKind::InlinePtx) value(v);
+      for (const Value *v : op.results) value(v);
+      if (stage_ == Stage::typed && made_by_passes(op.kind)) faults_.add(op, "is made by passes after the layout search");
     });
     if (stage_ == Stage::typed || !faults_.list.empty()) return;
-    walk(f_.body, [&](const Op *op) { rule(*op); });
+    each(*f_.body, [&](const Op &op) { rule(op); });
   }
 
 private:
+  // Every op but those of the meaning of inline PTX, which is never lowered.
+  template <typename F> void each(const Block &b, F &&f) {
+    for (const Op *op : b.ops) {
+      f(*op);
+      if (op->kind == OpKind::InlinePtx) continue;
+      for (const Block *r : op->regions) each(*r, f);
+    }
+  }
+
   void value(const Value *v) {
     auto fault = [&](const std::string &text) {
       if (v->op) return faults_.add(*v->op, "{}", text);
