@@ -23,7 +23,8 @@ template <typename... Args> Error failure(fmt::format_string<Args...> text, Args
 
 template <typename T> class [[nodiscard]] Result {
 public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
+  Result(const T &value) : state_(std::in_place_index<0>, value) {}
+  Result(T &&value) : state_(std::in_place_index<0>, std::move(value)) {}
   Result(Error e) : state_(std::in_place_index<1>, std::move(e)) {}
 
   bool ok() const { return state_.index() == 0; }

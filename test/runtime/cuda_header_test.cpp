@@ -80,8 +80,8 @@ TEST_CASE("the toolkit's stub of the driver exports every function, and its refu
           doctest::skip(!has_stub())) {
   Result<cu::Api> api = cu::load(kStub);
   REQUIRE(api.ok());
-  CHECK(api->cuLaunchKernelEx != nullptr);
-  CHECK(api->cuTensorMapEncodeTiled != nullptr);
+  CHECK(bool(api->cuLaunchKernelEx));
+  CHECK(bool(api->cuTensorMapEncodeTiled));
   cu::Code code = api->cuInit(0);
   CHECK(code == cu::constant::CUDA_ERROR_STUB_LIBRARY_);
   CHECK(api->error(code, "the CUDA driver does not start").message.find("the CUDA driver does not start: ") == 0);

@@ -23,26 +23,24 @@ struct Scratch {
 };
 std::vector<uint8_t> bytes_of(std::string_view s) { return {s.begin(), s.end()}; }
 
-// A .npy file of version 1 with the given header text.
+// A .npy file with the given header text.
 std::vector<uint8_t> npy(std::string header, size_t data_bytes, int version = 1) {
-  std::vector<uint8_t> out = {
-      0x93, 'N', 'U', 'M', 'P', 'Y', uint8_t(version), 0, uint8_t(header.size()), uint8_t(header.size() >> 8)};
-  if (version > 1) out.insert(out.end(), {0, 0});
-  out.insert(out.end(), header.begin(), header.end());
-  for (size_t i = 0; i < data_bytes; i++) out.push_back(uint8_t(i));
-  return out;
+  std::string file = "\x93NUMPY";
+  file += char(version);
+  file += '\0';
+  for (int byte = 0; byte < (version > 1 ? 4 : 2); byte++) file += char(header.size() >> 8 * byte & 0xff);
+  file += header;
+  for (size_t i = 0; i < data_bytes; i++) file += char(i);
+  return bytes_of(file);
 }
 std::string npy_error(const std::vector<uint8_t> &file, std::optional<DType> wanted = {}) {
   return parse_npy(file, "a.npy", wanted).error();
 }
 
 std::vector<uint8_t> safetensors(std::string json, size_t data_bytes) {
-  std::vector<uint8_t> out(8);
-  uint64_t n = json.size();
-  std::memcpy(out.data(), &n, 8);
-  out.insert(out.end(), json.begin(), json.end());
-  out.resize(out.size() + data_bytes);
-  return out;
+  std::string file;
+  for (int byte = 0; byte < 8; byte++) file += char(json.size() >> 8 * byte & 0xff);
+  return bytes_of(file + json + std::string(data_bytes, '\0'));
 }
 std::string safetensors_error(std::string json, size_t data_bytes) {
   return Safetensors::parse(safetensors(std::move(json), data_bytes), "a").error();
