@@ -149,6 +149,23 @@ Value *shared_address(LowerCtx &c, int64_t bytes, Value *index, int64_t scale) {
   return bytes ? c.b.CreateGEP(byte, p, c.i32(bytes)) : p;
 }
 
+void store_slot(LowerCtx &c, Value *address, Value *v, Value *predicate) {
+  Value *bits = to_bits(c, v);
+  unsigned width = bits->getType()->getIntegerBitWidth();
+  if (width < 32) bits = c.b.CreateZExt(bits, c.b.getInt32Ty());
+  nvvm::Access how{nvvm::kShared, width == 64 ? 8 : 4};
+  nvvm::st(c.b, how, address, {&bits, 1}, predicate);
+}
+
+Value *load_slot(LowerCtx &c, Value *address, llvm::Type *type) {
+  unsigned width = type->getPrimitiveSizeInBits() == 64 ? 64 : 32;
+  nvvm::Access how{nvvm::kShared, width / 8};
+  Value *bits = nvvm::ld(c.b, how, address, c.b.getIntNTy(width), 1)[0];
+  if (unsigned size = type->getPrimitiveSizeInBits(); size < 32 && size > 1)
+    bits = c.b.CreateTrunc(bits, c.b.getIntNTy(size));
+  return from_bits(c, bits, type);
+}
+
 // ---- global memory
 namespace {
 int64_t pow2_part(int64_t n) { return n == 0 ? int64_t(1) << 30 : n & -n; }

@@ -45,6 +45,10 @@ llvm::Value *from_bits(LowerCtx &c, llvm::Value *bits, llvm::Type *type);
 // Byte address in the block's shared memory: base + constant + index * scale.
 llvm::Value *shared_address(LowerCtx &c, int64_t bytes, llvm::Value *index = nullptr, int64_t scale = 1);
 
+// A value of an exchange in its slot of shared memory: 4 bytes, or 8 for 64-bit types.
+void store_slot(LowerCtx &c, llvm::Value *address, llvm::Value *v, llvm::Value *predicate);
+llvm::Value *load_slot(LowerCtx &c, llvm::Value *address, llvm::Type *type);
+
 // ---- global memory
 // The tile of elements that a load, store or atomic touches, from the op's tensor, indices and attributes. `layout` is
 // that of the value in registers.

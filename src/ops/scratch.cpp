@@ -18,6 +18,7 @@ uint32_t zero_bits(const std::vector<uint32_t> &part) {
   for (size_t i = 0; i < part.size(); i++) mask |= uint32_t(part[i] == 0) << i;
   return mask;
 }
+} // namespace
 
 PackedThreads pack_threads(const RegLayout &l, uint32_t lane_skip, uint32_t warp_skip) {
   PackedThreads out;
@@ -28,7 +29,6 @@ PackedThreads pack_threads(const RegLayout &l, uint32_t lane_skip, uint32_t warp
     out.warp.push_back(warp_skip >> i & 1 ? 0 : uint32_t(std::exchange(out.count, out.count * 2)));
   return out;
 }
-} // namespace
 
 ReduceExchange reduce_exchange(const RegLayout &operand, int64_t axis) {
   ReduceExchange out;
@@ -132,6 +132,17 @@ int64_t mma_scratch(const Op &op) {
   int64_t slot = scratch_bytes(op.result()->type.dtype), per_access = 16 / slot;
   int64_t accesses = (int64_t(plan->exchanged.size()) + per_access - 1) / per_access;
   return op.result()->layout->num_warps() * accesses * 32 * 16;
+}
+
+int64_t atomic_scratch(const Op &op) {
+  const ir::Value *old = op.result();
+  if (old->type.is_scalar()) return scratch_bytes(old->type.dtype);
+  if (!old->layout) return 0;
+  BitMasks free = old->layout->free_bits();
+  if (!free.warp) return 0;
+  int64_t regs = 0;
+  for (int r : old->layout->live_regs()) regs += (uint32_t(r) & free.reg) == 0;
+  return regs * scratch_bytes(old->type.dtype) * pack_threads(*old->layout, free.lane, free.warp).count;
 }
 
 RegLayout fma_operand_layout(const RegLayout &c, bool is_b, std::vector<int64_t> shape) {

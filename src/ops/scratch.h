@@ -13,11 +13,12 @@ namespace tkc::ops {
 int64_t reduce_scratch(const ir::Op &op); // reductions, argmax and argmin
 int64_t scan_scratch(const ir::Op &op);
 int64_t mma_scratch(const ir::Op &op);
+int64_t atomic_scratch(const ir::Op &op); // old values handed to the warps that hold copies
 
 // ---- what the counts and the lowerings share
 // f16 and bf16 are accumulated in f32; every other type in itself.
 DType accumulator(DType t);
-// An accumulator takes 4 or 8 bytes of scratch.
+// Bytes of scratch for one accumulator: 4 or 8.
 int64_t scratch_bytes(DType t);
 
 // A dense numbering of the threads that store: the lane and warp bits that are not skipped get the index bits in order.
@@ -26,6 +27,7 @@ struct PackedThreads {
   uint32_t lane_skip = 0, warp_skip = 0;
   int64_t count = 1;
 };
+PackedThreads pack_threads(const RegLayout &l, uint32_t lane_skip, uint32_t warp_skip);
 
 // The exchange of a reduction: one slot for each stored register of the result and each storing thread.
 struct ReduceExchange {
