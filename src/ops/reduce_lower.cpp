@@ -1,6 +1,6 @@
 // Reductions along one axis: the registers of a thread first, then the lanes of a warp, then the warps through scratch.
 // The order of the additions depends on the layout alone, and every replica of the result gets the same bits.
-#include "ops/combine.h"
+#include "ops/accumulate.h"
 #include "ops/lowering.h"
 #include <bit>
 

@@ -2,7 +2,7 @@
 // elements and each block its total; the half with the bit set (clear, if reversed) takes in the total of the other half,
 // and totals are combined. A register bit costs nothing but arithmetic, a lane bit a shuffle of totals, a run of warp
 // bits one exchange of totals through scratch.
-#include "ops/combine.h"
+#include "ops/accumulate.h"
 #include "ops/lowering.h"
 #include <map>
 

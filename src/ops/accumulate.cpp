@@ -1,4 +1,4 @@
-#include "ops/combine.h"
+#include "ops/accumulate.h"
 #include "support/check.h"
 #include <limits>
 
