@@ -40,9 +40,20 @@ public:
     }
     return v;
   }
+  // The largest element of v + span.
+  uint32_t largest(uint32_t v) const {
+    for (uint32_t left = leading_; left;) {
+      int b = 31 - std::countl_zero(left);
+      if (!(v >> b & 1)) v ^= row_[size_t(b)];
+      left &= (1u << b) - 1;
+    }
+    return v;
+  }
   bool contains(uint32_t v) const { return reduce(v) == 0; }
   // Generators (bit i = generator i) whose XOR is v; nullopt if v is outside.
   std::optional<uint64_t> solve(uint32_t v) const;
+  // The row of the echelon form with leading bit b, or zero.
+  uint32_t row(int b) const { return leading_ >> b & 1 ? row_[size_t(b)] : 0; }
   int rank() const { return std::popcount(leading_); }
   int generators() const { return generators_; }
   // Generators that made the span grow: a basis. The others are redundant.
