@@ -181,6 +181,14 @@ int64_t attr_at(const ir::Op &op, const char *key, int64_t dim, int64_t fallback
 }
 } // namespace
 
+Value *position_value(LowerCtx &c, const ir::Value *index, int64_t reg) {
+  Value *v = c.regs(index)[size_t(reg)];
+  int64_t bits = dtype_bits(index->type.dtype);
+  bool sign = is_signed(index->type.dtype);
+  llvm::Type *type = bits == 64 || (bits == 32 && !sign) ? c.b.getInt64Ty() : c.b.getInt32Ty();
+  return sign ? c.b.CreateSExt(v, type) : c.b.CreateZExt(v, type);
+}
+
 TileAccess::TileAccess(LowerCtx &c, const ir::Op &op, const RegLayout &layout, const ir::Value *mask)
     : c_(c), op_(op), tensor_(c.tensor(op.operand(0))), layout_(layout), space_(layout.space()), mask_(mask) {
   element_bytes_ = dtype_bytes(tensor_.dtype);
@@ -193,14 +201,13 @@ TileAccess::TileAccess(LowerCtx &c, const ir::Op &op, const RegLayout &layout, c
   for (int64_t d = 0; d < rank; d++) {
     bool dropped = attr_at(op, "drop", d, 0) != 0, gathered = attr_at(op, "gather", d, 0) != 0;
     Dim dim{d, gathered ? index_operand(d) : nullptr, attr_at(op, "in_bounds", d, 0) == 0};
-    if (!gathered) add(term(c.scalar(index_operand(d)), d));
+    if (!gathered) add(term(start(d), d));
     if (!dropped) {
       if (d == rank - 1 && !gathered && !tensor_.any_strides) contiguous_ = int64_t(dims_.size());
       dims_.push_back(dim);
     } else if (dim.checked) {
-      Value *start = c.scalar(index_operand(d));
-      Value *extent = b.CreateZExtOrTrunc(tensor_.extents[size_t(d)], start->getType());
-      uniform_predicate_ = both(c, uniform_predicate_, b.CreateICmpULT(start, extent));
+      Value *at = start(d), *extent = b.CreateZExt(tensor_.extents[size_t(d)], at->getType());
+      uniform_predicate_ = both(c, uniform_predicate_, b.CreateICmpULT(at, extent));
     }
   }
   TKC_CHECK(int64_t(dims_.size()) == space_.rank, "a tile of rank {} accesses {} dims of a tensor", space_.rank,
@@ -266,14 +273,14 @@ Value *TileAccess::index(int64_t tile_dim, int64_t reg) {
     auto map = register_map(c_.layout(dim.gather), slice);
     TKC_CHECK(map.has_value(), "index tile of layout {} where {} is needed", c_.layout(dim.gather).to_string(),
               slice.to_string());
-    return c_.regs(dim.gather)[size_t((*map)[size_t(r)])];
+    return position_value(c_, dim.gather, (*map)[size_t(r)]);
   }
-  Value *start = c_.scalar(index_operand(dim.tensor_dim));
-  auto widen = [&](Value *coord) { return c_.b.CreateZExt(coord, start->getType()); };
-  if (!additive_) return c_.b.CreateAdd(start, widen(c_.coordinate(layout_, reg, tile_dim)));
-  Value *at = c_.b.CreateAdd(start, widen(thread_coordinate(c_, layout_, tile_dim)));
+  Value *from = start(dim.tensor_dim);
+  auto widen = [&](Value *coord) { return c_.b.CreateZExt(coord, from->getType()); };
+  if (!additive_) return c_.b.CreateAdd(from, widen(c_.coordinate(layout_, reg, tile_dim)));
+  Value *at = c_.b.CreateAdd(from, widen(thread_coordinate(c_, layout_, tile_dim)));
   int64_t k = register_coordinate(layout_, reg, tile_dim);
-  return k ? c_.b.CreateAdd(at, llvm::ConstantInt::get(start->getType(), uint64_t(k))) : at;
+  return k ? c_.b.CreateAdd(at, llvm::ConstantInt::get(from->getType(), uint64_t(k))) : at;
 }
 
 Value *TileAccess::address(int64_t reg) {
@@ -311,7 +318,7 @@ Value *TileAccess::predicate(int64_t reg) {
       if (dim.checked) {
         // One unsigned comparison: a negative position is larger than every extent.
         Value *at = index(d, reg);
-        Value *extent = c_.b.CreateZExtOrTrunc(tensor_.extents[size_t(dim.tensor_dim)], at->getType());
+        Value *extent = c_.b.CreateZExt(tensor_.extents[size_t(dim.tensor_dim)], at->getType());
         check = both(c_, check, c_.b.CreateICmpULT(at, extent));
       }
       it->second = check;

@@ -53,6 +53,9 @@ void store_slot(LowerCtx &c, llvm::Value *address, llvm::Value *v, llvm::Value *
 llvm::Value *load_slot(LowerCtx &c, llvm::Value *address, llvm::Type *type);
 
 // ---- global memory
+// A register of an integer value as a position: signed i32 or i64, whatever the integer's type.
+llvm::Value *position_value(LowerCtx &c, const ir::Value *index, int64_t reg = 0);
+
 // The tile of elements that a load, store or atomic touches, from the op's tensor, indices and attributes. `layout` is
 // that of the value in registers.
 class TileAccess {
@@ -80,6 +83,7 @@ private:
   llvm::Value *index(int64_t tile_dim, int64_t reg); // position along the tensor's dim, i32 or i64
   llvm::Value *term(llvm::Value *position, int64_t tensor_dim); // position * stride, i64
   const ir::Value *index_operand(int64_t tensor_dim) const { return op_.operand(size_t(1 + tensor_dim)); }
+  llvm::Value *start(int64_t tensor_dim) const { return position_value(c_, index_operand(tensor_dim)); }
   llvm::Value *mask_reg(int64_t reg) const;
   bool uniform(int64_t elements) const;
 

@@ -45,13 +45,13 @@ void lower_Subview(LowerCtx &c, const Op &op) {
         bound = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, bound, low);
         return b.CreateTrunc(b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, bound, e), b.getInt32Ty());
       };
-      Value *lo = clamped(c.scalar(op.operand(next)), c.i32(0));
-      Value *hi = clamped(c.scalar(op.operand(next + 1)), lo);
+      Value *lo = clamped(position_value(c, op.operand(next)), c.i32(0));
+      Value *hi = clamped(position_value(c, op.operand(next + 1)), lo);
       next += 2;
       move(lo, d);
       extent = b.CreateSub(hi, lo);
     } else if (ranges[d] == 2) {
-      Value *at = c.scalar(op.operand(next++));
+      Value *at = position_value(c, op.operand(next++));
       move(at, d);
       inside = both(c, inside, b.CreateICmpULT(at, b.CreateZExt(extent, at->getType())));
       if (d + 1 == ranges.size()) out.any_strides = true;
