@@ -719,8 +719,75 @@ TEST_CASE("every conversion puts every element where it belongs") {
     seen["conflicts"] += shared.store.wavefronts + shared.load.wavefronts > shared.store.ideal + shared.load.ideal;
     seen["shared"]++;
   }
-  for (auto &[k, n] : kinds) MESSAGE(convert_kind_name(k), " ", n);
-  for (auto &[k, n] : seen) MESSAGE(k, " ", n);
+  // Every path was taken.
+  for (ConvertKind k : {ConvertKind::Identity, ConvertKind::Registers, ConvertKind::MovMatrix, ConvertKind::Shuffle,
+                        ConvertKind::Shared})
+    CHECK_MESSAGE(kinds[k] > 0, convert_kind_name(k));
+  for (const char *what : {"movmatrix", "shuffle", "idx", "extra rounds", "packed", "warp sync", "pieces", "ldmatrix",
+                           "ldmatrix.trans", "stmatrix", "stmatrix.trans", "shared"})
+    CHECK_MESSAGE(seen[what] > 10, what);
+}
+
+TEST_CASE("scratch of unmixed layouts is free of bank conflicts, and plans depend on their arguments only") {
+  Random rng(9);
+  ConversionPlanner planner({});
+  for (int round = 0; round < 1500; round++) {
+    auto shape = any_shape(rng);
+    int warp_bits = int(rng.below(3));
+    RegLayout src = random_layout(rng, shape, warp_bits, false), dst = random_layout(rng, shape, warp_bits, false);
+    if (rng.chance(50)) {
+      auto natural = natural_layouts(rng, shape, int64_t(1) << warp_bits);
+      src = natural[size_t(rng.below(int64_t(natural.size())))];
+      dst = natural[size_t(rng.below(int64_t(natural.size())))];
+    }
+    int64_t bits = element_bits[rng.below(4)];
+    CAPTURE(fmt::format("{} bits\n{}\n{}", bits, src.to_string(), dst.to_string()));
+    SharedPlan shared = plan_shared(src, dst, bits, {});
+    CHECK(shared.store.wavefronts == shared.store.ideal);
+    CHECK(shared.load.wavefronts == shared.load.ideal);
+    CHECK(shared == plan_shared(src, dst, bits, {}));
+    const ConversionPlan &plan = planner.plan(src, dst, bits);
+    CHECK(plan == plan_conversion(src, dst, bits, {}));
+    CHECK(&plan == &planner.plan(src, dst, bits));
+  }
+}
+
+TEST_CASE("the usual conversions become the instructions that one would write") {
+  const MmaShape &mma = *find_mma_shape("m16n8k16", DType::BF16);
+  std::vector<int> rows = {1, 0}, columns = {0, 1};
+  auto operand = [&](Role role, std::vector<int64_t> shape, WarpTiling t, bool transposed = false) {
+    return mma_operand_layout(mma, role, std::move(shape), t, transposed);
+  };
+  auto text = [](const RegLayout &src, const RegLayout &dst, int64_t bits, LayoutFeatures features = {}) {
+    std::string t = plan_conversion(src, dst, bits, features).to_string();
+    return t.substr(0, t.rfind(','));
+  };
+  WarpTiling four{4, 1, 1}, one{1, 1, 1}, square{2, 2, 1};
+  CHECK(text(operand(Role::C, {64, 64}, four), operand(Role::A, {64, 64}, four), 16) == "identity");
+  // A transposed result stays where it is: B of a product computed plainly is C of one computed transposed.
+  CHECK(text(operand(Role::C, {16, 16}, one), operand(Role::C, {16, 16}, one, true), 16) == "movmatrix: 4 x movmatrix");
+  CHECK(text(operand(Role::C, {64, 64}, one), operand(Role::B, {64, 64}, one), 16) ==
+        "shared: 16 x stmatrix.x4, bar.warp.sync, 16 x ldmatrix.x4.trans, 8192 B");
+  CHECK(text(blocked({64, 64}, rows, 8, 4), operand(Role::B, {64, 64}, four), 16, {true, false, true}) ==
+        "shared: 4 x st.shared.b32.v4, bar.sync, 16 x ldmatrix.x4.trans, 8192 B");
+  CHECK(text(operand(Role::C, {128, 128}, square), blocked({128, 128}, rows, 4, 4), 32) ==
+        "shared: 32 x st.shared.b32.v4, bar.sync, 32 x ld.shared.b32.v4, 65536 B");
+  LayoutFeatures small;
+  small.scratch_bytes = 20000;
+  CHECK(text(operand(Role::C, {128, 128}, square), blocked({128, 128}, rows, 4, 4), 32, small) ==
+        "shared: 32 x st.shared.b32.v4, bar.sync, 32 x ld.shared.b32.v4, 16384 B in 4 pieces");
+  // One exchange of half the registers swaps a register bit with a lane bit.
+  RegLayout a = *RegLayout::parse("reg[1] lane[2,4,8,16,32] warp[]", {64});
+  RegLayout b = *RegLayout::parse("reg[2] lane[1,4,8,16,32] warp[]", {64});
+  CHECK(text(a, b, 32) == "shuffle: 1 x shfl, 4 x selp");
+  // A value that every lane needs is read from its owner; one that lanes already hold is selected.
+  RegLayout pair = *RegLayout::parse("reg[] lane[1,2,0,0,0] warp[0]", {4});
+  CHECK(text(pair, replicated({4}, 2), 32) == "shuffle: 4 x shfl, 0 x selp");
+  RegLayout spread = *RegLayout::parse("reg[] lane[1,2,4,8,16] warp[0]", {32});
+  CHECK(text(spread, replicated({32}, 2), 32) ==
+        "shared: 1 x st.shared.b32, bar.warp.sync, 8 x ld.shared.b32.v4, 256 B");
+  CHECK(text(replicated({4}, 2), *RegLayout::parse("reg[] lane[1,2,0,0,0] warp[0]", {4}), 32) ==
+        "shuffle: 0 x shfl, 3 x selp");
 }
 
 TEST_CASE("global accesses touch every element once, in vectors that stay inside the tile") {

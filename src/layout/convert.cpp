@@ -17,11 +17,9 @@ std::string_view convert_kind_name(ConvertKind kind) {
 }
 
 double shuffle_cycles(const ShufflePlan &plan, int64_t warps, const ConvertCosts &costs) {
-  double packs = 0; // packing before and unpacking after
-  for (const ShuffleRound &r : plan.rounds)
-    if (r.moves) packs += double(r.from.size() - 1) * 2;
   double pipe = double(warps * plan.shuffles) * costs.shuffle;
-  double slots = double(plan.shuffles) * costs.issue + double(plan.selects) * costs.select + packs * costs.pack;
+  double slots =
+      double(plan.shuffles) * costs.issue + double(plan.selects) * costs.select + double(plan.packs) * costs.pack;
   double latency = plan.shuffles ? costs.shuffle_latency : 0;
   return std::max(pipe, double((warps + 3) / 4) * slots) + latency;
 }
@@ -29,7 +27,8 @@ double shuffle_cycles(const ShufflePlan &plan, int64_t warps, const ConvertCosts
 double movmatrix_cycles(const MovMatrixPlan &plan, int64_t warps, const ConvertCosts &costs) {
   auto ops = double(plan.ops.size());
   double pipe = double(warps) * ops * costs.movmatrix;
-  return std::max(pipe, double((warps + 3) / 4) * ops * (costs.issue + 2 * costs.pack)) + costs.movmatrix_latency;
+  double slots = ops * costs.issue + double(plan.packs) * costs.pack;
+  return std::max(pipe, double((warps + 3) / 4) * slots) + costs.movmatrix_latency;
 }
 
 namespace {
@@ -69,29 +68,65 @@ ConversionPlan plan_conversion(const RegLayout &src, const RegLayout &dst, int64
     return plan;
   }
   int64_t warps = src.num_warps();
-  plan.kind = ConvertKind::Shared;
-  plan.shared = plan_shared(src, dst, elem_bits, features, costs);
-  plan.cycles = shared_cycles(plan.shared, warps, costs);
-  if (auto shuffle = plan_shuffle(src, dst, elem_bits)) {
-    double cycles = shuffle_cycles(*shuffle, warps, costs);
-    if (cycles <= plan.cycles) {
-      plan.kind = ConvertKind::Shuffle;
-      plan.cycles = cycles;
-      plan.shuffle = std::move(*shuffle);
-    }
-  }
+  bool found = false;
+  auto offer = [&](ConvertKind kind, double cycles) {
+    if (found && cycles >= plan.cycles) return false;
+    found = true;
+    plan.kind = kind;
+    plan.cycles = cycles;
+    return true;
+  };
   if (elem_bits == 16 && features.movmatrix)
-    if (auto mov = plan_movmatrix(src, dst)) {
-      double cycles = movmatrix_cycles(*mov, warps, costs);
-      if (cycles <= plan.cycles) {
-        plan.kind = ConvertKind::MovMatrix;
-        plan.cycles = cycles;
-        plan.movmatrix = std::move(*mov);
-      }
-    }
-  if (plan.kind != ConvertKind::Shared) plan.shared = {};
+    if (auto mov = plan_movmatrix(src, dst); mov && offer(ConvertKind::MovMatrix, movmatrix_cycles(*mov, warps, costs)))
+      plan.movmatrix = std::move(*mov);
+  if (auto shuffle = plan_shuffle(src, dst, elem_bits);
+      shuffle && offer(ConvertKind::Shuffle, shuffle_cycles(*shuffle, warps, costs)))
+    plan.shuffle = std::move(*shuffle);
+  double fastest_shared = costs.store_latency + costs.warp_sync + costs.load_latency;
+  if (!found || plan.cycles > fastest_shared) {
+    SharedPlan shared = plan_shared(src, dst, elem_bits, features, costs);
+    if (offer(ConvertKind::Shared, shared_cycles(shared, warps, costs))) plan.shared = std::move(shared);
+  }
+  if (plan.kind != ConvertKind::MovMatrix) plan.movmatrix = {};
   if (plan.kind != ConvertKind::Shuffle) plan.shuffle = {};
   return plan;
+}
+
+std::string ConversionPlan::to_string() const {
+  auto side = [](const SmemSide &s, bool store) {
+    auto n = s.accesses.size();
+    if (s.inst == SmemInst::Vector)
+      return fmt::format("{} x {}.shared.b{}{}", n, store ? "st" : "ld", std::min(s.width, 4) * 8,
+                         s.width > 4 ? fmt::format(".v{}", s.width / 4) : "");
+    return fmt::format("{} x {}.x{}{}", n, store ? "stmatrix" : "ldmatrix", s.matrices,
+                       s.inst == SmemInst::MatrixTrans ? ".trans" : "");
+  };
+  std::string text(convert_kind_name(kind));
+  switch (kind) {
+  case ConvertKind::Identity:
+  case ConvertKind::Registers: return text;
+  case ConvertKind::MovMatrix: text += fmt::format(": {} x movmatrix", movmatrix.ops.size()); break;
+  case ConvertKind::Shuffle: text += fmt::format(": {} x shfl, {} x selp", shuffle.shuffles, shuffle.selects); break;
+  case ConvertKind::Shared:
+    text += fmt::format(": {}, {}, {}, {} B", side(shared.store, true), shared.warp_sync ? "bar.warp.sync" : "bar.sync",
+                        side(shared.load, false), shared.bytes);
+    if (shared.pieces > 1) text += fmt::format(" in {} pieces", shared.pieces);
+    if (int64_t lost = shared.store.wavefronts + shared.load.wavefronts - shared.store.ideal - shared.load.ideal)
+      text += fmt::format(", {} bank conflicts", lost);
+    break;
+  }
+  return text + fmt::format(", {:.0f} cycles", cycles);
+}
+
+size_t ConversionPlanner::Hash::operator()(const Key &k) const {
+  return k.src.hash() * 31 + k.dst.hash() * 7 + size_t(k.elem_bits);
+}
+
+const ConversionPlan &ConversionPlanner::plan(const RegLayout &src, const RegLayout &dst, int64_t elem_bits) {
+  Key key{src, dst, elem_bits};
+  if (auto known = plans_.find(key); known != plans_.end()) return known->second;
+  ConversionPlan made = plan_conversion(src, dst, elem_bits, features_, costs_);
+  return plans_.emplace(std::move(key), std::move(made)).first->second;
 }
 
 } // namespace tkc

@@ -4,6 +4,7 @@
 #pragma once
 #include "layout/reg_layout.h"
 #include "layout/smem_layout.h"
+#include <unordered_map>
 
 namespace tkc {
 
@@ -21,6 +22,7 @@ std::string_view convert_kind_name(ConvertKind kind);
 struct SelectStage {
   uint32_t lane_mask = 0, warp_mask = 0;
   uint32_t index_xor = 0;
+  bool operator==(const SelectStage &) const = default;
 };
 
 // send = source registers after the stages of `pre`, which are applied in order. Each round then fills entries of the
@@ -33,6 +35,7 @@ struct ShuffleRound {
   std::vector<int> from, to; // up to 32 bits' worth of elements, packed into one register to move; 64 bits: two shfl
   uint32_t lane_xor = 0;
   bool moves = false; // false: every lane reads itself, no instruction
+  bool operator==(const ShuffleRound &) const = default;
 };
 struct ShufflePlan {
   std::vector<SelectStage> pre, post;
@@ -41,8 +44,9 @@ struct ShufflePlan {
   bool is_butterfly = false; // source_lane(l, w) = l: shfl.sync.bfly with lane_xor; else shfl.sync.idx
   std::vector<ShuffleRound> rounds;
   int receive_size = 0;
-  std::vector<int> result;           // by register of the result; -1: not live
-  int64_t shuffles = 0, selects = 0; // instructions of one warp
+  std::vector<int> result;                      // by register of the result; -1: not live
+  int64_t shuffles = 0, selects = 0, packs = 0; // instructions of one warp
+  bool operator==(const ShufflePlan &) const = default;
 };
 
 // Op i packs two source registers (`lo`, `hi`; -1: not live), runs movmatrix.sync.aligned.m8n8.trans.b16 and unpacks;
@@ -50,12 +54,16 @@ struct ShufflePlan {
 struct MovMatrixPlan {
   struct Op {
     int lo, hi;
+    bool operator==(const Op &) const = default;
   };
   struct Half {
     int op = -1, half = 0;
+    bool operator==(const Half &) const = default;
   };
   std::vector<Op> ops;
   std::vector<Half> result;
+  int64_t packs = 0; // instructions of one warp that pack or unpack
+  bool operator==(const MovMatrixPlan &) const = default;
 };
 
 // Store, synchronise, load; for each piece in turn, and synchronise again before the next piece (or the next user of
@@ -65,8 +73,8 @@ struct SharedPlan {
   SmemSide store, load;
   bool warp_sync = false; // data stays in its warp: bar.warp.sync instead of a block barrier
   int pieces = 1;
-  int64_t bytes = 0; // scratch of the block
-  int64_t alignment = 16;
+  int64_t bytes = 0; // scratch of the block, aligned to 16 bytes
+  bool operator==(const SharedPlan &) const = default;
 };
 
 struct ConversionPlan {
@@ -79,6 +87,10 @@ struct ConversionPlan {
   // Padding elements of live registers of the result have the source's values. Otherwise some of them come from
   // registers that are not live and are arbitrary, whatever was known of the source's padding.
   bool padding_kept = true;
+
+  bool operator==(const ConversionPlan &) const = default;
+  // One line for reports: `shared: 4 x st.shared.v4, bar.sync, 4 x ldmatrix.x4.trans, 8192 B, 200 cycles`.
+  std::string to_string() const;
 };
 
 // Estimated cycles of an SM, all warps of the block together. An instruction takes `issue` cycles of its sub-core (a
@@ -98,6 +110,27 @@ struct ConvertCosts {
 // shape and number of warps.
 ConversionPlan plan_conversion(const RegLayout &src, const RegLayout &dst, int64_t elem_bits,
                                const LayoutFeatures &features, const ConvertCosts &costs = {});
+
+// Plans that were asked for before, for a search that asks again and again.
+class ConversionPlanner {
+public:
+  explicit ConversionPlanner(LayoutFeatures features, ConvertCosts costs = {}) : features_(features), costs_(costs) {}
+  // Valid as long as the planner.
+  const ConversionPlan &plan(const RegLayout &src, const RegLayout &dst, int64_t elem_bits);
+
+private:
+  struct Key {
+    RegLayout src, dst;
+    int64_t elem_bits;
+    bool operator==(const Key &) const = default;
+  };
+  struct Hash {
+    size_t operator()(const Key &k) const;
+  };
+  LayoutFeatures features_;
+  ConvertCosts costs_;
+  std::unordered_map<Key, ConversionPlan, Hash> plans_; // references stay valid when it grows
+};
 
 // The parts, for tests and for a caller that wants one kind; nullopt where it does not apply.
 std::optional<MovMatrixPlan> plan_movmatrix(const RegLayout &src, const RegLayout &dst);

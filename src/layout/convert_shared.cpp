@@ -81,23 +81,38 @@ std::vector<MatrixChunk> matrix_chunks(const RegLayout &l, const RegLayout &othe
   return found;
 }
 
-std::vector<Candidate> candidates(const RegLayout &src, const RegLayout &dst, int elem_log2,
-                                  const LayoutFeatures &features) {
+// Candidates in groups, the widest of a group first: the others are worth a look only if it has conflicts.
+std::vector<std::vector<Candidate>> candidates(const RegLayout &src, const RegLayout &dst, int elem_log2,
+                                               const LayoutFeatures &features) {
+  std::vector<std::vector<Candidate>> groups;
   std::vector<Candidate> all;
   Vectors common = f2_intersection(src.reg, dst.reg);
   // Plain basis vectors first: they make offsets of registers single bits.
   std::stable_sort(common.begin(), common.end(),
                    [](uint32_t a, uint32_t b) { return std::popcount(a) < std::popcount(b); });
   auto limit = size_t(4 - elem_log2);
-  // Registers of both sides, then as many more as one side has.
-  for (const RegLayout *wide : {&dst, &src}) {
+  // Registers of both sides, then as many more as one side has. What the other side has in its lanes is best: where the
+  // chunk runs over the other side's warps, the phases of that side miss a part of each bank line.
+  auto vector_chunk = [&](const Vectors &chunk) {
+    return Candidate{chunk, vector_method(src, chunk, elem_log2), vector_method(dst, chunk, elem_log2)};
+  };
+  for (bool wide_load : {true, false}) {
+    const RegLayout &wide = wide_load ? dst : src, &other = wide_load ? src : dst;
     Vectors chunk;
-    F2Span span;
+    F2Span span, other_lanes(other.lane);
     extend(span, chunk, common, int(limit));
     size_t shared = chunk.size();
-    extend(span, chunk, wide->reg, int(limit));
-    all.push_back({chunk, vector_method(src, chunk, elem_log2), vector_method(dst, chunk, elem_log2)});
-    if (chunk.size() == shared) break; // the other side would give the same
+    for (bool in_lanes : {true, false})
+      for (uint32_t v : wide.reg)
+        if (other_lanes.contains(v) == in_lanes) extend(span, chunk, std::span(&v, 1), int(limit));
+    std::vector<Candidate> group;
+    for (;; chunk.pop_back()) {
+      group.push_back(vector_chunk(chunk));
+      if (chunk.size() <= shared) break;
+    }
+    bool same_for_other = group.size() == 1;
+    groups.push_back(std::move(group));
+    if (same_for_other) break;
   }
   std::vector<MatrixChunk> loads, stores;
   if (features.ldmatrix && elem_log2 <= 2) loads = matrix_chunks(dst, src, elem_log2);
@@ -110,7 +125,8 @@ std::vector<Candidate> candidates(const RegLayout &src, const RegLayout &dst, in
   }
   for (const MatrixChunk &s : stores)
     all.push_back({s.chunk, {int(s.chunk.size()), s.rows}, vector_method(dst, s.chunk, elem_log2)});
-  return all;
+  for (Candidate &c : all) groups.push_back({std::move(c)});
+  return groups;
 }
 
 // The scratch map for a candidate: the construction at the head of this file.
@@ -225,18 +241,10 @@ SharedPlan expand_plan(const RegLayout &src, Vectors bases, int elem_log2, const
 double shared_cycles(const SharedPlan &plan, int64_t warps, const ConvertCosts &costs) {
   int64_t storing = warps >> std::popcount(plan.store.warp_mask);
   double pipe = double(storing * plan.store.wavefronts + warps * plan.load.wavefronts) * costs.wavefront;
-  // Elements narrower than 32 bits are packed before and unpacked after an access.
-  auto packs = [&](const SmemSide &side) {
-    if (plan.layout.elem_bytes >= 4) return 0.0;
-    double n = 0;
-    for (const SmemAccess &a : side.accesses)
-      for (int r : a.regs) n += r >= 0;
-    return n / 2;
-  };
   double slots = double(plan.store.accesses.size() + plan.load.accesses.size() + plan.store.classes.size() +
                         plan.load.classes.size()) *
                      costs.issue +
-                 (packs(plan.store) + packs(plan.load)) * costs.pack;
+                 double(plan.store.packs + plan.load.packs) * costs.pack;
   double issue = double((warps + 3) / 4) * slots;
   double sync = plan.warp_sync ? costs.warp_sync : costs.block_barrier;
   double steps =
@@ -263,16 +271,23 @@ SharedPlan plan_shared(const RegLayout &src, const RegLayout &dst, int64_t elem_
   // The candidates are compared by the exact wavefronts and instructions of both sides, then the best is expanded.
   Vectors best;
   int64_t best_cost = 0;
-  for (const Candidate &c : candidates(src, dst, elem_log2, features)) {
-    Vectors bases = scratch_bases(c, bits, elem_log2, pool, common);
-    SideQuery s = store, l = load;
-    s.bases = l.bases = bases;
-    int64_t cost = side_shape(s).cost() + side_shape(l).cost();
-    if (!best.empty() && cost >= best_cost) continue;
-    best = std::move(bases);
-    best_cost = cost;
-    if (bits == 0) break;
-  }
+  bool found = false;
+  bool perfect = false;
+  for (const auto &group : candidates(src, dst, elem_log2, features))
+    for (const Candidate &c : group) {
+      if (perfect) break;
+      Vectors bases = scratch_bases(c, bits, elem_log2, pool, common);
+      SideQuery s = store, l = load;
+      s.bases = l.bases = bases;
+      SideShape out = side_shape(s), in = side_shape(l);
+      if (int64_t cost = out.cost() + in.cost(); !found || cost < best_cost) {
+        best = std::move(bases);
+        best_cost = cost;
+        found = true;
+      }
+      perfect = out.is_best(elem_log2) && in.is_best(elem_log2);
+      if (out.wavefronts == out.ideal && in.wavefronts == in.ideal) break;
+    }
   SharedPlan plan = expand_plan(src, best, elem_log2, store, load, false, features);
   if (!in_warp) return plan;
   store.private_warps = true;

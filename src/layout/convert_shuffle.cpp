@@ -90,8 +90,9 @@ private:
 };
 
 // M: which lane each lane reads. d = s M modulo the registers of both sides, as close to the identity as possible, and
-// invertible whenever the data allow.
-std::array<uint32_t, lanes5> choose_lanes(const RegLayout &src, const RegLayout &dst) {
+// invertible whenever the data allow. With `broadcast`, lane bits along which the result is replicated read one lane
+// instead: no selects, but no exchange is saved either.
+std::array<uint32_t, lanes5> choose_lanes(const RegLayout &src, const RegLayout &dst, bool broadcast) {
   F2Span registers(src.reg);
   registers.insert_all(dst.reg);
   std::array<uint32_t, lanes5> s, d, m{};
@@ -106,7 +107,9 @@ std::array<uint32_t, lanes5> choose_lanes(const RegLayout &src, const RegLayout 
   F2Span used;
   std::array<bool, lanes5> done{};
   for (size_t i = 0; i < lanes5; i++)
-    if (s[i] == d[i]) {
+    if (broadcast && dst.lane[i] == 0) {
+      done[i] = true;
+    } else if (s[i] == d[i]) {
       m[i] = 1u << i;
       done[i] = true;
       used.insert(m[i]);
@@ -145,16 +148,15 @@ std::vector<bool> wanted_before(const std::vector<SelectStage> &stages, std::vec
 }
 } // namespace
 
-std::optional<ShufflePlan> plan_shuffle(const RegLayout &src, const RegLayout &dst, int64_t elem_bits) {
-  if (src.shape != dst.shape || !stays_in_warp(src, dst)) return std::nullopt;
-  if (src.reg.size() > 10 || dst.reg.size() > 10) return std::nullopt;
+namespace {
+ShufflePlan build_shuffle(const RegLayout &src, const RegLayout &dst, int64_t elem_bits,
+                          const std::array<uint32_t, lanes5> &m) {
   using enum Splitter::Kind;
   Splitter stay_first(src, dst, {SrcReg, DstReg}), drop_first(src, dst, {DstReg, SrcReg});
   Splitter fetch(src, dst, {SrcReg, SrcLane}), warps(src, dst, {SrcReg, DstReg, SrcLane});
 
   // M, H, N by lane bit. Lanes that read the same lane should also read the same register: on the kernel of M the
   // registers of the result are preferred (H), elsewhere those of the source (N).
-  auto m = choose_lanes(src, dst);
   std::array<uint32_t, lanes5> h{}, n{};
   F2Span images;
   std::vector<uint32_t> kernel; // of M, each the sum of one lane bit and earlier ones
@@ -283,8 +285,29 @@ std::optional<ShufflePlan> plan_shuffle(const RegLayout &src, const RegLayout &d
     open->to.push_back(int(t));
   }
   wanted_before(plan.pre, std::move(sent), plan.selects);
+  // Neighbours (2i, 2i + 1) lie in one register anyway; other elements are packed for the way and unpacked after it.
+  auto packs = [&](const std::vector<int> &v) {
+    bool natural = v.size() == packed;
+    for (size_t i = 0; i < v.size(); i++) natural &= v[i] == v[0] + int(i) && v[0] % int(packed) == 0;
+    return natural ? 0 : int64_t(v.size()) - (v.size() > 1);
+  };
+  if (packed > 1)
+    for (const ShuffleRound &r : plan.rounds)
+      if (r.moves) plan.packs += packs(r.from) + packs(r.to);
   if (elem_bits > 32) plan.selects *= 2;
   return plan;
+}
+} // namespace
+
+std::optional<ShufflePlan> plan_shuffle(const RegLayout &src, const RegLayout &dst, int64_t elem_bits) {
+  if (src.shape != dst.shape || !stays_in_warp(src, dst)) return std::nullopt;
+  if (src.reg.size() > 10 || dst.reg.size() > 10) return std::nullopt;
+  auto m = choose_lanes(src, dst, false), broadcast = choose_lanes(src, dst, true);
+  ShufflePlan plan = build_shuffle(src, dst, elem_bits, m);
+  if (broadcast == m) return plan;
+  ShufflePlan other = build_shuffle(src, dst, elem_bits, broadcast);
+  auto slots = [](const ShufflePlan &p) { return p.shuffles + 2 * (p.selects + p.packs); };
+  return slots(other) < slots(plan) ? other : plan;
 }
 
 std::optional<MovMatrixPlan> plan_movmatrix(const RegLayout &src, const RegLayout &dst) {
@@ -311,6 +334,15 @@ std::optional<MovMatrixPlan> plan_movmatrix(const RegLayout &src, const RegLayou
       }
       plan.result[size_t(r)] = {op, from >> p & 1};
     }
+    // Neighbours (2i, 2i + 1) lie in one register anyway.
+    plan.packs = p == 0 ? 0 : int64_t(plan.ops.size());
+    auto is_pair = [&](size_t r) {
+      MovMatrixPlan::Half lo = plan.result[r], hi = plan.result[r + 1];
+      return lo.op < 0 || hi.op < 0 || (lo.op == hi.op && lo.half == 0 && hi.half == 1);
+    };
+    bool pairs = dst.reg.size() > 0;
+    for (size_t r = 0; r + 1 < plan.result.size(); r += 2) pairs &= is_pair(r);
+    if (!pairs) plan.packs += int64_t(plan.ops.size());
     return plan;
   }
   return std::nullopt;

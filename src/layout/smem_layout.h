@@ -56,6 +56,7 @@ struct SmemAccess {
   int cls = 0;
   uint32_t imm = 0;
   int piece = 0; // see SharedPlan::pieces
+  bool operator==(const SmemAccess &) const = default;
 };
 
 struct SmemSide {
@@ -74,8 +75,10 @@ struct SmemSide {
   int64_t reach = 0;      // one past the last byte that any lane touches
   int64_t wavefronts = 0; // of one warp, all accesses; exact
   int64_t ideal = 0;      // the same without bank conflicts
+  int64_t packs = 0;      // instructions of one warp that pack or unpack elements narrower than 32 bits
   uint32_t lane_part(int l) const;
   uint32_t warp_part(int w) const;
+  bool operator==(const SmemSide &) const = default;
 };
 
 // Wavefronts of one access of `width` bytes (1..16) a lane: lanes are served 32, 16 (8 bytes) or 8 (16 bytes) at a

@@ -115,6 +115,18 @@ bool split_registers(const Images &im, int elem_log2, int bits, SideShape &s) {
   return true;
 }
 
+// Elements narrower than 32 bits live packed in b32 registers, neighbours (registers 2i, 2i + 1) together. An access
+// whose words hold other elements, or less than a word, costs instructions that pack or unpack them.
+int pack_cost(const SideShape &s, int elem_log2) {
+  int per_word = 2 - elem_log2; // log2
+  if (per_word <= 0) return 0;
+  bool natural = s.group_bits >= per_word;
+  for (int j = 0; j < std::min(per_word, s.group_bits); j++) natural &= s.group[size_t(j)] == 1u << j;
+  if (natural) return 0;
+  int elements = 1 << s.group_bits, words = std::max(1, elements >> per_word);
+  return elements > 1 ? elements - words : 1;
+}
+
 bool vector_shape(const Images &im, int elem_log2, int bits, SideShape &s) {
   if (im.threads & ((1u << (elem_log2 + bits)) - 1)) return false;
   if (!split_registers(im, elem_log2, bits, s)) return false;
@@ -122,6 +134,7 @@ bool vector_shape(const Images &im, int elem_log2, int bits, SideShape &s) {
   int width = 1 << (elem_log2 + bits);
   s.wavefronts = smem_wavefronts(im.lane, width, im.lane_mask);
   s.ideal = phase_count(width, im.lane_mask);
+  s.pack = pack_cost(s, elem_log2);
   return true;
 }
 
@@ -150,7 +163,7 @@ bool matrix_shape(const Images &im, int elem_log2, bool trans, SideShape &s) {
     for (int i = 0; i < s.rest_bits; i++) {
       std::array<uint32_t, 3> row = {s.rest_offset[size_t(i)], im.lane[0], im.lane[1]};
       int64_t wavefronts = smem_matrix_wavefronts(row);
-      if (i > 0 && wavefronts >= s.wavefronts) continue;
+      if (i > 0 && wavefronts >= s.wavefronts) continue; // ties: the lowest register, which packs naturally
       best = i;
       s.row = row;
       s.wavefronts = wavefronts;
@@ -162,6 +175,7 @@ bool matrix_shape(const Images &im, int elem_log2, bool trans, SideShape &s) {
     s.rest_bits--;
   }
   s.matrix_bits = std::min(s.rest_bits, 2);
+  s.pack = pack_cost(s, elem_log2);
   return true;
 }
 } // namespace
@@ -205,18 +219,23 @@ SmemSide expand_side(const SideQuery &q, const SideShape &shape, std::span<const
   // Rest bits in the order in which accesses use them. Matrices are joined only where live ones stay among themselves.
   std::vector<uint32_t> rest(shape.rest.begin(), shape.rest.begin() + shape.rest_bits);
   std::vector<uint32_t> offset(shape.rest_offset.begin(), shape.rest_offset.begin() + shape.rest_bits);
+  // Those whose offset overlaps with what lanes move come first: lanes then absorb their XOR, which saves classes.
+  uint32_t moved = 0;
+  for (uint32_t v : shape.row) moved |= v;
+  for (size_t i = 0; i < q.regs.warp.size(); i++) moved |= shape.warp[i];
   int joined = 0;
-  for (size_t i = 0; i < rest.size() && joined < shape.matrix_bits; i++) {
-    bool uniform = offset[i] < piece_bytes;
-    for (uint64_t c = 0; c < uint64_t(1) << rest.size() && uniform; c++) {
-      uint32_t base = f2_apply(rest, c);
-      uniform = unit_live(base) == unit_live(base ^ rest[i]);
+  for (bool overlapping : {true, false})
+    for (size_t i = size_t(joined); i < rest.size() && joined < shape.matrix_bits; i++) {
+      bool uniform = ((offset[i] & moved) != 0) == overlapping && offset[i] < piece_bytes;
+      for (uint64_t c = 0; c < uint64_t(1) << rest.size() && uniform; c++) {
+        uint32_t base = f2_apply(rest, c);
+        uniform = unit_live(base) == unit_live(base ^ rest[i]);
+      }
+      if (!uniform) continue;
+      std::rotate(rest.begin() + joined, rest.begin() + int64_t(i), rest.begin() + int64_t(i) + 1);
+      std::rotate(offset.begin() + joined, offset.begin() + int64_t(i), offset.begin() + int64_t(i) + 1);
+      joined++;
     }
-    if (!uniform) continue;
-    std::rotate(rest.begin() + joined, rest.begin() + int64_t(i), rest.begin() + int64_t(i) + 1);
-    std::rotate(offset.begin() + joined, offset.begin() + int64_t(i), offset.begin() + int64_t(i) + 1);
-    joined++;
-  }
   bool matrix = shape.inst != SmemInst::Vector;
   out.matrices = matrix ? 1 << joined : 0;
   out.width = matrix ? 4 << joined : 1 << (q.elem_log2 + shape.group_bits);
@@ -258,6 +277,7 @@ SmemSide expand_side(const SideQuery &q, const SideShape &shape, std::span<const
     out.reach = std::max<int64_t>(out.reach, int64_t(threads.largest(a.reg_offset)) + (matrix ? 16 : out.width));
     out.wavefronts += shape.wavefronts << joined;
     out.ideal += shape.ideal << joined;
+    out.packs += int64_t(shape.pack) << joined;
     out.accesses.push_back(std::move(a));
   }
   std::stable_sort(out.accesses.begin(), out.accesses.end(),

@@ -33,11 +33,19 @@ struct SideShape {
   std::array<uint32_t, 10> warp{};
   uint32_t lane_mask = 0, warp_mask = 0; // as in SmemSide
   int64_t wavefronts = 0, ideal = 0;     // of one access, or of one matrix
+  int pack = 0;                          // instructions that pack or unpack the elements of one access or matrix
   int64_t all_accesses() const { return int64_t(1) << (rest_bits - matrix_bits); }
   int64_t all_wavefronts() const { return wavefronts << rest_bits; }
   int64_t all_ideal() const { return ideal << rest_bits; }
-  // Issue slots and wavefronts are both spent by the load/store pipe.
-  int64_t cost() const { return all_accesses() + all_wavefronts(); }
+  int64_t all_packs() const { return int64_t(pack) << rest_bits; }
+  // Issue slots and wavefronts of one warp.
+  int64_t cost() const { return all_accesses() + all_wavefronts() + all_packs(); }
+  // Nothing that moves the same registers is cheaper.
+  bool is_best(int elem_log2) const {
+    bool widest = inst == SmemInst::Vector ? elem_log2 + group_bits == 4 || rest_bits == 0
+                                           : matrix_bits == 2 || matrix_bits == rest_bits;
+    return widest && wavefronts == ideal && pack == 0;
+  }
 };
 
 SideShape side_shape(const SideQuery &query);
