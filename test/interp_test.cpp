@@ -1,9 +1,8 @@
-// Every op's meaning against host computations that share no code with it.
+// The interpreter: memory, the grid, control flow, faults.
 #include "ir_kit.h"
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 using namespace tkc;
@@ -12,539 +11,360 @@ using interp::Tile;
 using K = OpKind;
 
 static constexpr double kInf = std::numeric_limits<double>::infinity();
-static constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// ---- rounding by enumeration: every value of a 16-bit or 8-bit format, built from its definition
+// ---- memory
 
-struct Table {
-  std::vector<double> values; // by magnitude code, finite ones
-  bool saturates;
-  Table(int exponent_bits, int mantissa_bits, int bias, int64_t finite_codes, bool saturates) : saturates(saturates) {
-    for (int64_t c = 0; c < finite_codes; c++) {
-      int64_t e = c >> mantissa_bits, m = c & ((int64_t(1) << mantissa_bits) - 1);
-      double frac = std::ldexp(double(m), -mantissa_bits);
-      values.push_back(e == 0 ? std::ldexp(frac, 1 - bias) : std::ldexp(1 + frac, int(e) - bias));
-    }
-    (void)exponent_bits;
-  }
-  double nearest(double x) const {
-    if (std::isnan(x)) return x;
-    double m = std::fabs(x), out;
-    size_t i = size_t(std::lower_bound(values.begin(), values.end(), m) - values.begin());
-    if (i == values.size()) {
-      // Past the largest value: half a unit more still rounds down to it.
-      double unit = values.back() - values[values.size() - 2];
-      out = saturates || m < values.back() + unit / 2 ? values.back() : kInf;
-    } else if (values[i] == m || i == 0) {
-      out = values[i];
-    } else {
-      double below = m - values[i - 1], above = values[i] - m;
-      out = below < above || (below == above && (i - 1) % 2 == 0) ? values[i - 1] : values[i];
-    }
-    return std::copysign(out, x);
-  }
-};
-
-static double nearest(DType t, double x) {
-  static const Table f16(5, 10, 15, 31 << 10, false), bf16(8, 7, 127, 255 << 7, false), e4m3(4, 3, 7, 127, true),
-      e5m2(5, 2, 15, 31 << 2, true);
-  switch (t) {
-  case DType::F16: return f16.nearest(x);
-  case DType::BF16: return bf16.nearest(x);
-  case DType::E4M3: return e4m3.nearest(x);
-  case DType::E5M2: return e5m2.nearest(x);
-  case DType::F32: return double(float(x));
-  default: return x;
-  }
-}
-
-static bool same(double a, double b) { return (std::isnan(a) && std::isnan(b)) || (a == b && std::signbit(a) == std::signbit(b)); }
-
-static std::vector<double> samples(DType t, uint64_t seed) {
-  std::vector<double> out = {0.0, -0.0, 1, -1, 0.5, 2, 2.5, 3.5, -2.5, 100, -0.125, 1e-3, kInf, -kInf, kNan};
-  Random r(seed);
-  for (int i = 0; i < 200; i++) out.push_back(nearest(t, r.uniform(-4, 4)));
-  for (int i = 0; i < 50; i++) out.push_back(nearest(t, std::ldexp(r.uniform(-1, 1), int(r.below(40)) - 20)));
-  for (double &x : out) x = nearest(t, x);
-  return out;
-}
-
-static const std::vector<DType> kFloatTypes = {DType::F16, DType::BF16, DType::F32, DType::F64};
-
-static void check_floats(const Tile &got, const std::vector<double> &want) {
-  REQUIRE(got.f.size() == want.size());
-  for (size_t k = 0; k < want.size(); k++) {
-    CAPTURE(k);
-    CAPTURE(got.f[k]);
-    CAPTURE(want[k]);
-    CHECK(same(got.f[k], want[k]));
-  }
-}
-
-TEST_CASE("functions of one float: the long double value rounded once") {
-  using F = long double (*)(long double);
-  const std::pair<K, F> functions[] = {
-      {K::Neg, [](long double x) { return -x; }},
-      {K::Abs, [](long double x) { return fabsl(x); }},
-      {K::Exp, [](long double x) { return expl(x); }},
-      {K::Exp2, [](long double x) { return exp2l(x); }},
-      {K::Expm1, [](long double x) { return expm1l(x); }},
-      {K::Log, [](long double x) { return logl(x); }},
-      {K::Log2, [](long double x) { return log2l(x); }},
-      {K::Log1p, [](long double x) { return log1pl(x); }},
-      {K::Sqrt, [](long double x) { return sqrtl(x); }},
-      {K::Rsqrt, [](long double x) { return 1 / sqrtl(x); }},
-      {K::Rcp, [](long double x) { return 1 / x; }},
-      {K::Sin, [](long double x) { return sinl(x); }},
-      {K::Cos, [](long double x) { return cosl(x); }},
-      {K::Tanh, [](long double x) { return tanhl(x); }},
-      {K::Sigmoid, [](long double x) { return x >= 0 ? 1 / (1 + expl(-x)) : expl(x) / (1 + expl(x)); }},
-      {K::Erf, [](long double x) { return erfl(x); }},
-      {K::Floor, [](long double x) { return floorl(x); }},
-      {K::Ceil, [](long double x) { return ceill(x); }},
-      {K::Round, [](long double x) { long double f = floorl(x), d = x - f; // half to even by hand
-                                     long double r = d < 0.5L ? f : d > 0.5L ? f + 1 : fmodl(f, 2) == 0 ? f : f + 1;
-                                     return std::isfinite(double(x)) ? copysignl(r, x) : x; }},
-      {K::Trunc, [](long double x) { return truncl(x); }}};
-  for (auto [kind, f] : functions)
-    for (DType t : kFloatTypes) {
-      CAPTURE(ir::def(kind).name.s);
-      CAPTURE(dtype_name(t));
-      std::vector<double> x = samples(t, 1), want;
-      for (double v : x) want.push_back(nearest(t, double(f(v))));
-      Tile got = apply(kind, {floats(t, {int64_t(x.size())}, x)});
-      if (t != DType::F64) {
-        check_floats(got, want);
-        continue;
-      }
-      for (size_t k = 0; k < want.size(); k++) { // libm's double functions are not exactly rounded
-        CAPTURE(x[k]);
-        bool ok = same(got.f[k], want[k]) || std::fabs(got.f[k] - want[k]) <= 4e-16 * std::fabs(want[k]);
-        CHECK(ok);
-      }
-    }
-  Tile nan = apply(K::IsNan, {floats(DType::F32, {3}, {kNan, 1, kInf})});
-  CHECK(nan.i == Ints{1, 0, 0});
-  CHECK(apply(K::IsFinite, {floats(DType::BF16, {3}, {kNan, 1, kInf})}).i == Ints{0, 1, 0});
-}
-
-TEST_CASE("arithmetic of floats") {
-  for (DType t : kFloatTypes) {
-    CAPTURE(dtype_name(t));
-    std::vector<double> a = samples(t, 2), b = samples(t, 3), c = samples(t, 4);
-    std::rotate(b.begin(), b.begin() + 7, b.end());
-    int64_t n = int64_t(a.size());
-    auto check = [&](K kind, auto f) {
-      CAPTURE(ir::def(kind).name.s);
-      std::vector<double> want;
-      for (size_t k = 0; k < a.size(); k++) {
-        float x = float(a[k]), y = float(b[k]);
-        // The hardware's float operations are an independent rounding for f32.
-        want.push_back(t == DType::F32 ? double(f(x, y)) : nearest(t, f(a[k], b[k])));
-      }
-      check_floats(apply(kind, {floats(t, {n}, a), floats(t, {n}, b)}), want);
-    };
-    check(K::Add, [](auto x, auto y) { return x + y; });
-    check(K::Sub, [](auto x, auto y) { return x - y; });
-    check(K::Mul, [](auto x, auto y) { return x * y; });
-    check(K::Div, [](auto x, auto y) { return x / y; });
-    auto order = [](auto x, auto y, bool larger) {
-      if (std::isnan(x)) return y;
-      if (std::isnan(y)) return x;
-      if (x == 0 && y == 0) return larger == std::signbit(x) ? y : x;
-      return (x > y) == larger ? x : y;
-    };
-    check(K::Max, [&](auto x, auto y) { return order(x, y, true); });
-    check(K::Min, [&](auto x, auto y) { return order(x, y, false); });
-    if (t == DType::F32) {
-      std::vector<double> want;
-      for (size_t k = 0; k < a.size(); k++) want.push_back(double(fmaf(float(a[k]), float(b[k]), float(c[k]))));
-      check_floats(apply(K::Fma, {floats(t, {n}, a), floats(t, {n}, b), floats(t, {n}, c)}), want);
-    }
-    auto compare = [&](K kind, auto f) {
-      Tile got = apply(kind, {floats(t, {n}, a), floats(t, {n}, b)});
-      for (size_t k = 0; k < a.size(); k++) CHECK(got.i[k] == int64_t(f(a[k], b[k])));
-      Tile equal = apply(kind, {floats(t, {n}, a), floats(t, {n}, a)});
-      for (size_t k = 0; k < a.size(); k++) CHECK(equal.i[k] == int64_t(f(a[k], a[k])));
-    };
-    compare(K::Eq, [](double x, double y) { return x == y; });
-    compare(K::Ne, [](double x, double y) { return x != y; });
-    compare(K::Lt, [](double x, double y) { return x < y; });
-    compare(K::Le, [](double x, double y) { return x <= y; });
-    compare(K::Gt, [](double x, double y) { return x > y; });
-    compare(K::Ge, [](double x, double y) { return x >= y; });
-  }
-  CHECK(apply(K::Pow, {floats(DType::F32, {2}, {2, -2}), floats(DType::F32, {2}, {10, 3})}).f == std::vector<double>{1024, -8});
-}
-
-TEST_CASE("fma rounds once") {
-  // 1 + 2^-12 squared is 1 + 2^-11 + 2^-24: with c = 2^-60 the exact sum lies just above a tie of f32.
-  double a = 1 + 0x1p-12;
-  CHECK(apply(K::Fma, {floats(DType::F32, {1}, {a}), floats(DType::F32, {1}, {a}), floats(DType::F32, {1}, {0x1p-80})}).f[0] ==
-        double(fmaf(float(a), float(a), 0x1p-80f)));
-  Random r(5);
-  for (int i = 0; i < 3000; i++) {
-    float x = float(std::ldexp(r.uniform(1, 2), int(r.below(30)) - 15)), y = float(std::ldexp(r.uniform(1, 2), int(r.below(30)) - 15));
-    float z = float(std::ldexp(r.uniform(-2, 2), int(r.below(160)) - 80));
-    Tile got = apply(K::Fma, {floats(DType::F32, {}, {x}), floats(DType::F32, {}, {y}), floats(DType::F32, {}, {z})});
-    REQUIRE(got.f[0] == double(fmaf(x, y, z)));
-  }
-}
-
-// ---- integers against the host's types
-
-template <typename T> static void check_integers(DType t) {
-  CAPTURE(dtype_name(t));
-  using U = std::make_unsigned_t<T>;
-  using S = std::make_signed_t<T>;
-  std::vector<T> a, b;
-  Random r(6);
-  const T edges[] = {0, 1, 2, 7, T(-1), std::numeric_limits<T>::max(), std::numeric_limits<T>::min()};
-  for (T x : edges)
-    for (T y : edges) a.push_back(x), b.push_back(y);
-  for (int i = 0; i < 100; i++) a.push_back(T(r.next())), b.push_back(T(r.next() >> r.below(64)));
-  int64_t n = int64_t(a.size());
-  auto tile = [&](const std::vector<T> &x) { return ints(t, {n}, std::vector<int64_t>(x.begin(), x.end())); };
-  auto check = [&](K kind, auto f, bool skip_zero = false) {
-    CAPTURE(ir::def(kind).name.s);
-    std::vector<T> y = b;
-    if (skip_zero) std::replace(y.begin(), y.end(), T(0), T(3));
-    Tile got = apply(kind, {tile(a), tile(y)});
-    for (size_t k = 0; k < a.size(); k++) {
-      CAPTURE(a[k]);
-      CAPTURE(y[k]);
-      CHECK(got.i[k] == int64_t(f(a[k], y[k])));
-    }
-  };
-  check(K::Add, [](T x, T y) { return T(U(x) + U(y)); });
-  check(K::Sub, [](T x, T y) { return T(U(x) - U(y)); });
-  check(K::Mul, [](T x, T y) { return T(uint64_t(x) * uint64_t(y)); });
-  auto overflows = [](T x, T y) { return std::is_signed_v<T> && x == std::numeric_limits<T>::min() && y == T(-1); };
-  check(K::Div, [&](T x, T y) { return overflows(x, y) ? x : T(x / y); }, true);
-  check(K::Rem, [&](T x, T y) { return overflows(x, y) ? T(0) : T(x % y); }, true);
-  check(K::Min, [](T x, T y) { return std::min(x, y); });
-  check(K::Max, [](T x, T y) { return std::max(x, y); });
-  check(K::And, [](T x, T y) { return T(x & y); });
-  check(K::Or, [](T x, T y) { return T(x | y); });
-  check(K::Xor, [](T x, T y) { return T(x ^ y); });
-  constexpr U width = sizeof(T) * 8;
-  check(K::Shl, [](T x, T y) { return U(y) < width ? T(uint64_t(x) << U(y)) : T(0); });
-  check(K::Shr, [](T x, T y) { return U(y) < width ? T(x >> U(y)) : T(x < 0 ? -1 : 0); });
-  check(K::Lt, [](T x, T y) { return x < y; });
-  check(K::Le, [](T x, T y) { return x <= y; });
-  check(K::Gt, [](T x, T y) { return x > y; });
-  check(K::Ge, [](T x, T y) { return x >= y; });
-  check(K::Eq, [](T x, T y) { return x == y; });
-  check(K::Ne, [](T x, T y) { return x != y; });
-  Tile neg = apply(K::Neg, {tile(a)}), abs = apply(K::Abs, {tile(a)}), inv = apply(K::Not, {tile(a)});
-  Tile fma = apply(K::Fma, {tile(a), tile(b), tile(a)});
-  for (size_t k = 0; k < a.size(); k++) {
-    CHECK(neg.i[k] == int64_t(T(0 - U(a[k]))));
-    CHECK(abs.i[k] == int64_t(std::is_signed_v<T> && a[k] < 0 ? T(0 - U(a[k])) : a[k]));
-    CHECK(inv.i[k] == int64_t(T(~a[k])));
-    CHECK(fma.i[k] == int64_t(T(uint64_t(a[k]) * uint64_t(b[k]) + uint64_t(a[k]))));
-  }
-  // Conversions from this type.
-  Tile f32 = apply(K::Cast, {tile(a)}, attrs({{"dtype", DType::F32}})), f64 = apply(K::Cast, {tile(a)}, attrs({{"dtype", DType::F64}}));
-  Tile i16 = apply(K::Cast, {tile(a)}, attrs({{"dtype", DType::I16}})), u32 = apply(K::Cast, {tile(a)}, attrs({{"dtype", DType::U32}}));
-  Tile bools = apply(K::Cast, {tile(a)}, attrs({{"dtype", DType::Bool}}));
-  for (size_t k = 0; k < a.size(); k++) {
-    CHECK(f32.f[k] == double(float(a[k])));
-    CHECK(f64.f[k] == double(a[k]));
-    CHECK(i16.i[k] == int64_t(int16_t(a[k])));
-    CHECK(u32.i[k] == int64_t(uint32_t(a[k])));
-    CHECK(bools.i[k] == int64_t(a[k] != 0));
-  }
-  // The lowest and highest values start reductions of extrema.
-  Tile whole = tile(a);
-  CHECK(apply(K::ReduceMax, {whole}, attrs({{"axis", int64_t(0)}})).i[0] == int64_t(*std::max_element(a.begin(), a.end())));
-  CHECK(apply(K::ReduceMin, {whole}, attrs({{"axis", int64_t(0)}})).i[0] == int64_t(*std::min_element(a.begin(), a.end())));
-  CHECK(apply(K::ArgMax, {whole}, attrs({{"axis", int64_t(0)}})).i[0] == std::max_element(a.begin(), a.end()) - a.begin());
-  CHECK(apply(K::ArgMin, {whole}, attrs({{"axis", int64_t(0)}})).i[0] == std::min_element(a.begin(), a.end()) - a.begin());
-  U sum = 0, product = 1;
-  std::vector<int64_t> sums;
-  for (T x : a) sum = U(sum + U(x)), product = U(uint64_t(product) * uint64_t(x)), sums.push_back(int64_t(T(sum)));
-  CHECK(apply(K::ReduceSum, {whole}, attrs({{"axis", int64_t(0)}})).i[0] == int64_t(T(sum)));
-  CHECK(apply(K::ReduceProd, {whole}, attrs({{"axis", int64_t(0)}})).i[0] == int64_t(T(product)));
-  CHECK(apply(K::CumSum, {whole}).i == sums);
-  (void)S();
-}
-
-TEST_CASE("integers behave like the host's types of the same width") {
-  check_integers<int8_t>(DType::I8);
-  check_integers<int16_t>(DType::I16);
-  check_integers<int32_t>(DType::I32);
-  check_integers<int64_t>(DType::I64);
-  check_integers<uint8_t>(DType::U8);
-  check_integers<uint16_t>(DType::U16);
-  check_integers<uint32_t>(DType::U32);
-  check_integers<uint64_t>(DType::U64);
-}
-
-TEST_CASE("bools") {
-  Tile a = ints(DType::Bool, {4}, {0, 0, 1, 1}), b = ints(DType::Bool, {4}, {0, 1, 0, 1});
-  CHECK(apply(K::And, {a, b}).i == Ints{0, 0, 0, 1});
-  CHECK(apply(K::Or, {a, b}).i == Ints{0, 1, 1, 1});
-  CHECK(apply(K::Xor, {a, b}).i == Ints{0, 1, 1, 0});
-  CHECK(apply(K::Not, {a}).i == Ints{1, 1, 0, 0});
-  CHECK(apply(K::Eq, {a, b}).i == Ints{1, 0, 0, 1});
-  CHECK(apply(K::Ne, {a, b}).i == Ints{0, 1, 1, 0});
-  Tile m = ints(DType::Bool, {2, 2}, {0, 1, 0, 0});
-  CHECK(apply(K::ReduceAny, {m}, attrs({{"axis", int64_t(0)}})).i == Ints{0, 1});
-  CHECK(apply(K::ReduceAll, {m}, attrs({{"axis", int64_t(-1)}})).i == Ints{0, 0});
-  CHECK(apply(K::ReduceAll, {a}, attrs({{"axis", int64_t(0)}})).i == Ints{0});
-  Tile x = floats(DType::E4M3, {4}, {1, 2, 3, 4}), y = floats(DType::E4M3, {4}, {5, 6, 7, 8});
-  CHECK(apply(K::Where, {b, x, y}).f == std::vector<double>{5, 2, 7, 4});
-  CHECK(apply(K::Where, {b, a, a}).i == a.i);
-}
-
-TEST_CASE("casts round to nearest even and saturate where the format says so") {
-  std::vector<double> x = samples(DType::F64, 7);
-  for (double v : {65519.0, 65520.0, 447.0, 463.9, 464.0, 465.0, 1e9, 57344.0, 61440.0, 1e-9, 0x1p-10, 0x1.8p-10, 0x1p-17}) x.push_back(v), x.push_back(-v);
-  int64_t n = int64_t(x.size());
-  for (DType t : {DType::F16, DType::BF16, DType::F32, DType::E4M3, DType::E5M2}) {
-    CAPTURE(dtype_name(t));
-    std::vector<double> want;
-    for (double v : x) want.push_back(nearest(t, v));
-    if (t == DType::E4M3 || t == DType::E5M2)
-      for (size_t k = 0; k < x.size(); k++)
-        if (std::isinf(x[k])) want[k] = std::copysign(t == DType::E4M3 ? 448.0 : 57344.0, x[k]);
-    check_floats(apply(K::Cast, {floats(DType::F64, {n}, x)}, attrs({{"dtype", t}})), want);
-  }
-  Tile i = apply(K::Cast, {floats(DType::F32, {6}, {1.9, -1.9, 3e9, -3e9, kNan, kInf})}, attrs({{"dtype", DType::I32}}));
-  CHECK(i.i == Ints{1, -1, 2147483647, -2147483648LL, 0, 2147483647});
-  CHECK(apply(K::Cast, {floats(DType::F32, {3}, {-1, 255.5, 300})}, attrs({{"dtype", DType::U8}})).i == Ints{0, 255, 255});
-  CHECK(apply(K::Cast, {floats(DType::F32, {3}, {0, -0.0, 0.25})}, attrs({{"dtype", DType::Bool}})).i == Ints{0, 0, 1});
-  // An integer is rounded once: 2^53 + 2^29 + 1 lies just above a tie of f32 that its double sits on.
-  int64_t hard = (int64_t(1) << 54) + (int64_t(1) << 30) + 1;
-  Tile f = apply(K::Cast, {ints(DType::I64, {2}, {hard, -hard})}, attrs({{"dtype", DType::F32}}));
-  CHECK(f.f == std::vector<double>{double(float(hard)), double(float(-hard))});
-  CHECK(apply(K::Cast, {ints(DType::I32, {2}, {70000, 2049})}, attrs({{"dtype", DType::F16}})).f == std::vector<double>{kInf, 2048});
-}
-
-TEST_CASE("bitcast keeps the bits") {
-  std::vector<double> x;
-  std::vector<int64_t> bits;
-  Random r(8);
-  for (int i = 0; i < 100; i++) {
-    float v = float(std::ldexp(r.uniform(-2, 2), int(r.below(80)) - 40));
-    int32_t b;
-    std::memcpy(&b, &v, 4);
-    x.push_back(v);
-    bits.push_back(b);
-  }
-  Tile f = floats(DType::F32, {100}, x);
-  CHECK(apply(K::Bitcast, {f}, attrs({{"dtype", DType::I32}})).i == bits);
-  CHECK(apply(K::Bitcast, {ints(DType::I32, {100}, bits)}, attrs({{"dtype", DType::F32}})).f == x);
-  CHECK(apply(K::Bitcast, {floats(DType::BF16, {2}, {1, -2})}, attrs({{"dtype", DType::U16}})).i == Ints{0x3f80, 0xc000});
-  CHECK(apply(K::Bitcast, {ints(DType::U8, {2}, {0x38, 0xb8})}, attrs({{"dtype", DType::E4M3}})).f == std::vector<double>{1, -1});
-  CHECK(apply(K::Bitcast, {ints(DType::U8, {1}, {200})}, attrs({{"dtype", DType::I8}})).i == Ints{-56});
-}
-
-TEST_CASE("tf32 results keep ten bits of mantissa") {
-  Tile a = floats(DType::TF32, {2}, {1, 1}), b = floats(DType::TF32, {2}, {0x1p-11, 0x1.8p-11});
-  CHECK(apply(K::Add, {a, b}).f == std::vector<double>{1, 1 + 0x1p-10});
-}
-
-// ---- shapes
-
-static Tile counting(DType t, Ints shape, int64_t first = 0) {
-  Tile x(t, std::move(shape));
-  for (size_t k = 0; k < x.f.size(); k++) x.f[k] = double(first + int64_t(k));
-  for (size_t k = 0; k < x.i.size(); k++) x.i[k] = first + int64_t(k);
-  return x;
-}
-
-TEST_CASE("constants, iota and shapes") {
-  Kit k;
-  ir::Value *c = k.b.constant(DType::BF16, 1.01, {}), *n = k.b.constant_int(DType::U8, 300, {});
-  auto out = k.eval({c, n});
-  CHECK(out[0].f[0] == nearest(DType::BF16, 1.01));
-  CHECK(out[1].i[0] == 44);
-  CHECK(apply(K::Iota, {}, attrs({{"n", int64_t(4)}})).i == Ints{0, 1, 2, 3});
-  CHECK(apply(K::Iota, {}, attrs({{"n", int64_t(3)}, {"dtype", DType::F32}})).f == std::vector<double>{0, 1, 2});
-
-  Tile x = counting(DType::I32, {2, 3, 4});
-  Tile r = apply(K::Reshape, {x}, attrs({{"shape", Ints{6, -1}}}));
-  CHECK(r.shape == Ints{6, 4});
-  CHECK(r.i == x.i);
-  CHECK(apply(K::ExpandDims, {x}, attrs({{"axis", int64_t(-1)}})).shape == Ints{2, 3, 4, 1});
-  CHECK(apply(K::ExpandDims, {x}, attrs({{"axis", int64_t(0)}})).shape == Ints{1, 2, 3, 4});
-
-  Tile t = apply(K::Transpose, {x}, attrs({{"perm", Ints{2, 0, 1}}}));
-  CHECK(t.shape == Ints{4, 2, 3});
-  for (int64_t a = 0; a < 2; a++)
-    for (int64_t b = 0; b < 3; b++)
-      for (int64_t d = 0; d < 4; d++) CHECK(t.i[size_t((d * 2 + a) * 3 + b)] == (a * 3 + b) * 4 + d);
-  CHECK(apply(K::Transpose, {counting(DType::F16, {2, 3})}).f == std::vector<double>{0, 3, 1, 4, 2, 5});
-
-  Tile w = apply(K::Broadcast, {counting(DType::F32, {2, 1, 2})}, attrs({{"shape", Ints{2, 3, 2}}}));
-  CHECK(w.f == std::vector<double>{0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 2, 3});
-  CHECK(apply(K::Broadcast, {counting(DType::F32, {2, 1})}, attrs({{"shape", Ints{2, 3}}})).f == std::vector<double>{0, 0, 0, 1, 1, 1});
-  CHECK(apply(K::Broadcast, {ints(DType::Bool, {}, {1})}, attrs({{"shape", Ints{2, 2}}})).i == Ints{1, 1, 1, 1});
-  CHECK(apply(K::Broadcast, {ints(DType::I8, {}, {5})}, attrs({{"shape", Ints{}}})).i == Ints{5});
-
-  Tile cat = apply(K::Concat, {counting(DType::I32, {2, 1}), counting(DType::I32, {2, 2}, 10)}, attrs({{"axis", int64_t(1)}}));
-  CHECK(cat.i == Ints{0, 10, 11, 1, 12, 13});
-  CHECK(apply(K::Concat, {counting(DType::I32, {1, 2}), counting(DType::I32, {2, 2}, 10)}).i == Ints{0, 1, 10, 11, 12, 13});
-  CHECK(apply(K::Slice, {counting(DType::I32, {3, 4})}, attrs({{"starts", Ints{1, 2}}, {"sizes", Ints{2, 2}}})).i == Ints{6, 7, 10, 11});
-  CHECK(apply(K::Insert, {counting(DType::I32, {2, 3}), counting(DType::I32, {1, 2}, 50)}, attrs({{"starts", Ints{1, 1}}})).i ==
-        Ints{0, 1, 2, 3, 50, 51});
-  Tile at = ints(DType::I32, {}, {1}), zero = ints(DType::I64, {}, {0});
-  CHECK(apply(K::DynSlice, {counting(DType::I32, {3, 2}), at, zero}, attrs({{"sizes", Ints{2, 1}}})).i == Ints{2, 4});
-  CHECK(apply(K::DynUpdate, {counting(DType::I32, {3, 2}), counting(DType::I32, {1, 2}, 7), at, zero}).i == Ints{0, 1, 7, 8, 4, 5});
-  // References may hold empty arrays.
-  CHECK(apply(K::Slice, {x}, attrs({{"starts", Ints{0, 0, 0}}, {"sizes", Ints{0, 3, 4}}})).size() == 0);
-  CHECK(apply(K::ReduceSum, {floats(DType::F64, {0, 2}, {})}, attrs({{"axis", int64_t(0)}})).f == std::vector<double>{0, 0});
-}
-
-TEST_CASE("reductions and scans along every axis") {
-  Ints shape = {3, 5, 4};
-  Random r(9);
-  std::vector<double> x;
-  for (int i = 0; i < 60; i++) x.push_back(nearest(DType::F16, r.uniform(-2, 2)));
-  x[7] = kNan;
-  for (int64_t axis = 0; axis < 3; axis++) {
-    auto at = [&](int64_t p, int64_t q, int64_t j) { // the element at (p, q) of the other axes and j of this one
-      Ints c = axis == 0 ? Ints{j, p, q} : axis == 1 ? Ints{p, j, q} : Ints{p, q, j};
-      return size_t((c[0] * 5 + c[1]) * 4 + c[2]);
-    };
-    Ints others = shape;
-    others.erase(others.begin() + axis);
-    Tile in = floats(DType::F16, shape, x);
-    ir::Attrs a = attrs({{"axis", axis - 3}});
-    Tile sum = apply(K::ReduceSum, {in}, a), prod = apply(K::ReduceProd, {in}, a), max = apply(K::ReduceMax, {in}, a),
-         min = apply(K::ReduceMin, {in}, a), first = apply(K::ArgMax, {in}, a), last = apply(K::ArgMin, {in}, a);
-    CHECK(sum.shape == others);
-    for (int64_t p = 0; p < others[0]; p++)
-      for (int64_t q = 0; q < others[1]; q++) {
-        size_t o = size_t(p * others[1] + q);
-        double s = 0, m = 1, hi = -kInf, lo = kInf;
-        int64_t where_hi = 0, where_lo = 0;
-        for (int64_t j = 0; j < shape[size_t(axis)]; j++) {
-          double v = x[at(p, q, j)];
-          s += v, m *= v;
-          if (v > hi) hi = v, where_hi = j;
-          if (v < lo) lo = v, where_lo = j;
-        }
-        CHECK(same(sum.f[o], nearest(DType::F16, s)));
-        CHECK(same(prod.f[o], nearest(DType::F16, m)));
-        CHECK(max.f[o] == hi);
-        CHECK(min.f[o] == lo);
-        CHECK(first.i[o] == where_hi);
-        CHECK(last.i[o] == where_lo);
-      }
-    for (int64_t mode = 0; mode < 4; mode++) {
-      bool reverse = mode & 1, exclusive = mode & 2;
-      ir::Attrs s = attrs({{"axis", axis}, {"reverse", int64_t(reverse)}, {"exclusive", int64_t(exclusive)}});
-      Tile sums = apply(K::CumSum, {in}, s), prods = apply(K::CumProd, {in}, s), maxs = apply(K::CumMax, {in}, s), mins = apply(K::CumMin, {in}, s);
-      int64_t n = shape[size_t(axis)];
-      for (int64_t p = 0; p < others[0]; p++)
-        for (int64_t q = 0; q < others[1]; q++)
-          for (int64_t j = 0; j < n; j++) {
-            double total = 0, product = 1, hi = -kInf, lo = kInf;
-            int64_t from = reverse ? n - 1 : 0, step = reverse ? -1 : 1;
-            for (int64_t i = from;; i += step) { // the prefix from scratch for every element
-              if (exclusive && i == j) break;
-              double v = x[at(p, q, i)];
-              total += v, product *= v;
-              if (v > hi) hi = v;
-              if (v < lo) lo = v;
-              if (i == j) break;
-            }
-            size_t o = at(p, q, j);
-            CHECK(same(sums.f[o], nearest(DType::F16, total)));
-            CHECK(same(prods.f[o], nearest(DType::F16, product)));
-            CHECK(maxs.f[o] == hi);
-            CHECK(mins.f[o] == lo);
-          }
-    }
-  }
-  // Ties give the first position; an axis of NaNs gives 0.
-  CHECK(apply(K::ArgMax, {floats(DType::F32, {4}, {1, 3, 3, 2})}, attrs({{"axis", int64_t(0)}})).i[0] == 1);
-  CHECK(apply(K::ArgMin, {floats(DType::F32, {2}, {kNan, kNan})}, attrs({{"axis", int64_t(0)}})).i[0] == 0);
-  // The running sum is not rounded: 1 + 2^-9 + 2^-9 survives in bf16 as 1 + 2^-8 rounded once.
-  CHECK(apply(K::CumSum, {floats(DType::BF16, {5}, {1, 0x1p-9, 0x1p-9, 0x1p-9, 0x1p-9})}).f ==
-        std::vector<double>{1, 1, 1, nearest(DType::BF16, 1 + 3 * 0x1p-9), 1 + 0x1p-7});
-}
-
-// ---- products
-
-static Tile random_floats(DType t, Ints shape, uint64_t seed) {
-  Tile x(t, std::move(shape));
-  Random r(seed);
-  for (double &v : x.f) v = nearest(t, r.uniform(-2, 2));
-  return x;
-}
-
-// Runs a product in a kernel and reads it from memory.
-static Tile kernel_mma(Tile a, Tile b, ir::Attrs at, std::optional<Tile> c = std::nullopt) {
+TEST_CASE("loads give zero outside, stores skip, negative positions are outside") {
   Kit k(ir::FunctionKind::Kernel);
-  int64_t m = a.shape[0], n = b.shape[1];
-  std::vector<ir::Value *> operands = {k.tile(std::move(a)), k.tile(std::move(b))};
-  if (c) operands.push_back(k.tile(*c));
-  ir::Value *v = k.value(K::Mma, operands, std::move(at));
-  auto out = k.tensor(Tile(v->type.dtype, {m, n}));
-  k.create(K::Store, {out.value, k.i32(0), k.i32(0), v}, attrs({{"sizes", Ints{m, n}}}));
+  auto x = k.tensor(counting(DType::F32, {3, 4}, 1));
+  auto y = k.tensor(floats(DType::F32, {3, 4}, std::vector<double>(12, -1)));
+  ir::Value *t = k.value(K::Load, {x.value, k.i32(-1), k.i32(2)}, attrs({{"sizes", Ints{3, 4}}}));
+  CHECK(t->type == ir::Type::tile(DType::F32, {3, 4}));
+  k.create(K::Store, {y.value, k.i32(1), k.i32(-1), t}, attrs({{"sizes", Ints{3, 4}}}));
   k.end(K::Return, {});
   REQUIRE(!k.run().trap);
-  Tile t(v->type.dtype, {m, n});
-  t.f = out.storage->f;
-  t.i = out.storage->i;
-  return t;
+  // t is [[0 0 0 0] [3 4 0 0] [7 8 0 0]]; its columns 1.. land in columns 0.. of rows 1 and 2.
+  CHECK(y.storage->f == std::vector<double>{-1, -1, -1, -1, 0, 0, 0, -1, 4, 0, 0, -1});
 }
 
-TEST_CASE("products are exact and rounded once") {
-  int64_t m = 5, n = 7, kk = 67;
-  for (auto [ta, tb, acc] : {std::tuple(DType::F16, DType::F16, DType::F32), std::tuple(DType::F16, DType::F16, DType::F16),
-                             std::tuple(DType::BF16, DType::BF16, DType::F32), std::tuple(DType::E4M3, DType::E5M2, DType::F32),
-                             std::tuple(DType::E4M3, DType::E4M3, DType::F16), std::tuple(DType::F64, DType::F64, DType::F64)}) {
-    CAPTURE(dtype_name(ta));
-    CAPTURE(dtype_name(acc));
-    Tile a = random_floats(ta, {m, kk}, 10), b = random_floats(tb, {kk, n}, 11), c = random_floats(acc, {m, n}, 12);
-    Tile plain = kernel_mma(a, b, attrs({{"acc", acc}})), added = kernel_mma(a, b, {}, c);
-    CHECK(added.dtype == acc);
-    for (int64_t i = 0; i < m; i++)
-      for (int64_t j = 0; j < n; j++) {
-        double s = 0, s1 = c.f[size_t(i * n + j)];
-        for (int64_t p = 0; p < kk; p++) {
-          s += a.f[size_t(i * kk + p)] * b.f[size_t(p * n + j)];
-          s1 += a.f[size_t(i * kk + p)] * b.f[size_t(p * n + j)];
-        }
-        CHECK(plain.f[size_t(i * n + j)] == nearest(acc, s));
-        CHECK(added.f[size_t(i * n + j)] == nearest(acc, s1));
-      }
+TEST_CASE("masks, other, dropped dims and gathers") {
+  Kit k(ir::FunctionKind::Kernel);
+  auto x = k.tensor(counting(DType::I32, {4, 5}));
+  auto y = k.tensor(ints(DType::I32, {4, 3}, Ints(12, -1)));
+  auto z = k.tensor(ints(DType::I32, {2}, {0, 0}));
+  ir::Value *rows = k.tile(ints(DType::I32, {4}, {3, 0, 9, -2})), *mask = k.tile(ints(DType::Bool, {4, 3}, {1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 0, 1}));
+  ir::Value *other = k.tile(counting(DType::I32, {4, 3}, 100));
+  ir::Value *t = k.value(K::Load, {x.value, rows, k.i32(3), mask, other},
+                         attrs({{"sizes", Ints{4, 3}}, {"gather", Ints{1, 0}}, {"has_mask", int64_t(1)}, {"has_other", int64_t(1)}}));
+  k.create(K::Store, {y.value, k.i32(0), k.i32(0), t}, attrs({{"sizes", Ints{4, 3}}}));
+  ir::Value *one = k.value(K::Load, {x.value, k.i32(2), k.i32(4)}, attrs({{"sizes", Ints{1, 1}}, {"drop", Ints{1, 1}}}));
+  CHECK(one->type.is_scalar());
+  k.create(K::Store, {z.value, k.i32(1), one}, attrs({{"sizes", Ints{1}}, {"drop", Ints{1}}}));
+  k.end(K::Return, {});
+  REQUIRE(!k.run().trap);
+  CHECK(y.storage->i == Ints{18, 19, 102, 3, 4, 105, 106, 107, 108, 109, 110, 111});
+  CHECK(z.storage->i == Ints{0, 14});
+}
+
+TEST_CASE("masked and scattered stores; columns by stride") {
+  Kit k(ir::FunctionKind::Kernel);
+  auto y = k.tensor(floats(DType::BF16, {12}, std::vector<double>(12, 0)), {3, 4}, {1, 3}); // column-major
+  ir::Value *columns = k.tile(ints(DType::I64, {2}, {3, 1})), *v = k.tile(floats(DType::BF16, {3, 2}, {1, 2, 3, 4, 5, 6}));
+  ir::Value *mask = k.tile(ints(DType::Bool, {3, 2}, {1, 0, 1, 1, 0, 1}));
+  k.create(K::Store, {y.value, k.i32(0), columns, v, mask}, attrs({{"sizes", Ints{3, 2}}, {"gather", Ints{0, 1}}, {"has_mask", int64_t(1)}}));
+  k.end(K::Return, {});
+  REQUIRE(!k.run().trap);
+  CHECK(y.storage->f == std::vector<double>{0, 0, 0, 0, 4, 6, 0, 0, 0, 1, 3, 0});
+}
+
+TEST_CASE("parts of tensors narrow the bounds") {
+  Kit k(ir::FunctionKind::Kernel);
+  auto x = k.tensor(counting(DType::F32, {2, 6, 3}));
+  auto y = k.tensor(Tile(DType::F32, {4, 2}));
+  auto n = k.tensor(Tile(DType::I32, {2}));
+  // x[1, 2 : 4, :][0 :+ 4, 1 :+ 2]
+  ir::Value *part = k.value(K::Subview, {x.value, k.i32(1), k.i32(2), k.i32(4)}, attrs({{"ranges", Ints{2, 1, 0}}}));
+  CHECK(part->type == ir::Type::tensor(DType::F32, {ir::kDynamic, 3}));
+  ir::Value *t = k.value(K::Load, {part, k.i32(0), k.i32(1)}, attrs({{"sizes", Ints{4, 2}}}));
+  k.create(K::Store, {y.value, k.i32(0), k.i32(0), t}, attrs({{"sizes", Ints{4, 2}}}));
+  // Bounds are clamped to the tensor, and an empty part has extent 0.
+  ir::Value *past = k.value(K::Subview, {x.value, k.i32(4), k.i32(100)}, attrs({{"ranges", Ints{0, 1, 0}}}));
+  ir::Value *none = k.value(K::Subview, {x.value, k.i32(5), k.i32(2)}, attrs({{"ranges", Ints{0, 1, 0}}}));
+  int64_t at = 0;
+  for (ir::Value *v : {past, none}) {
+    ir::Value *d = k.value(K::Dim, {v}, attrs({{"axis", int64_t(1)}}));
+    k.create(K::Store, {n.value, k.i32(at++), d}, attrs({{"sizes", Ints{1}}, {"drop", Ints{1}}}));
+  }
+  k.end(K::Return, {});
+  REQUIRE(!k.run().trap);
+  CHECK(y.storage->f == std::vector<double>{25, 26, 28, 29, 0, 0, 0, 0});
+  CHECK(n.storage->i == Ints{2, 0});
+}
+
+TEST_CASE("the grid: coordinates of every rank, each block once") {
+  for (int64_t threads : {1, 3}) {
+    Kit k(ir::FunctionKind::Kernel, 3);
+    auto y = k.tensor(Tile(DType::I32, {2, 3, 4}));
+    std::vector<ir::Value *> at;
+    for (int64_t d = 2; d >= 0; d--) at.push_back(k.value(K::ProgramId, {}, attrs({{"axis", d}})));
+    ir::Value *n = k.value(K::NumPrograms, {}, attrs({{"axis", int64_t(0)}}));
+    ir::Value *code = k.value(K::Add, {k.value(K::Mul, {at[1], n}), at[2]});
+    k.create(K::AtomicAdd, {y.value, at[0], at[1], at[2], code}, attrs({{"sizes", Ints{1, 1, 1}}, {"drop", Ints{1, 1, 1}}}));
+    k.end(K::Return, {});
+    REQUIRE(!k.run({4, 3, 2}, threads).trap);
+    Ints want;
+    for (int64_t z = 0; z < 2; z++)
+      for (int64_t i = 0; i < 12; i++) want.push_back(i);
+    CHECK(y.storage->i == want);
+    REQUIRE(!k.run({4, 0, 2}, threads).trap); // an empty grid does nothing
+    CHECK(y.storage->i == want);
   }
 }
 
-TEST_CASE("f32 operands of a kernel's product are rounded to tf32, ties away; references and ieee are exact") {
-  double x = 1 + 0x1p-11, y = 1 + 0x1.8p-12; // a tie of tf32, and a value that rounds down
-  Tile a = floats(DType::F32, {1, 1}, {x}), b = floats(DType::F32, {1, 1}, {y});
-  CHECK(kernel_mma(a, b, {}).f[0] == 1 + 0x1p-10);
-  CHECK(kernel_mma(a, b, attrs({{"precision", std::string("ieee")}})).f[0] == double(float(x * y)));
-  CHECK(kernel_mma(a, b, attrs({{"precision", std::string("tf32x3")}})).f[0] == double(float(x * y)));
-  CHECK(apply(K::Mma, {a, b}).f[0] == double(float(x * y)));
-  Tile wide = apply(K::Mma, {floats(DType::F32, {1, 1}, {x}), floats(DType::F64, {1, 1}, {y})});
-  CHECK(wide.dtype == DType::F64);
-  CHECK(wide.f[0] == x * y);
+TEST_CASE("atomics return the old value and see each other across blocks") {
+  auto update = [](K kind, DType t, double start, double by, std::vector<double> more = {}) {
+    Kit k(ir::FunctionKind::Kernel);
+    Tile init(t, {2}), old(t, {200});
+    auto element = [&](double v) {
+      Tile x(t, {});
+      if (x.is_float()) x.f[0] = v;
+      else x.i[0] = int64_t(v);
+      return x;
+    };
+    if (init.is_float()) init.f = {start, start};
+    else init.i = {int64_t(start), int64_t(start)};
+    auto x = k.tensor(init), y = k.tensor(old);
+    std::vector<ir::Value *> operands = {x.value, k.i32(1), k.tile(element(by))};
+    for (double m : more) operands.push_back(k.tile(element(m)));
+    ir::Value *before = k.value(kind, operands, attrs({{"sizes", Ints{1}}, {"drop", Ints{1}}}));
+    ir::Value *id = k.value(K::ProgramId, {}, attrs({{"axis", int64_t(0)}}));
+    k.create(K::Store, {y.value, id, before}, attrs({{"sizes", Ints{1}}, {"drop", Ints{1}}}));
+    k.end(K::Return, {});
+    REQUIRE(!k.run({200}, 4).trap);
+    std::vector<double> seen;
+    for (int64_t i = 0; i < 200; i++) seen.push_back(init.is_float() ? y.storage->f[size_t(i)] : double(y.storage->i[size_t(i)]));
+    CHECK((init.is_float() ? x.storage->f[0] : double(x.storage->i[0])) == start); // its neighbour
+    seen.push_back(init.is_float() ? x.storage->f[1] : double(x.storage->i[1]));
+    return seen;
+  };
+  std::vector<double> added = update(K::AtomicAdd, DType::I32, 5, 3);
+  CHECK(added.back() == 605);
+  std::sort(added.begin(), added.end());
+  for (int64_t i = 0; i <= 200; i++) CHECK(added[size_t(i)] == 5 + 3 * double(i)); // every old value once
+  CHECK(update(K::AtomicAdd, DType::F32, 1, 0.5).back() == 101);
+  CHECK(update(K::AtomicAdd, DType::F16, 2048, 1).back() == 2048); // rounds to f16 every time
+  CHECK(update(K::AtomicMax, DType::F32, 1, 7).back() == 7);
+  CHECK(update(K::AtomicMin, DType::U32, 9, 4).back() == 4);
+  CHECK(update(K::AtomicAnd, DType::U32, 12, 10).back() == 8);
+  CHECK(update(K::AtomicOr, DType::I64, 12, 3).back() == 15);
+  CHECK(update(K::AtomicXor, DType::I32, 5, 3).back() == 5); // an even number of times
+  std::vector<double> exchanged = update(K::AtomicExch, DType::F32, 5, 3);
+  CHECK(std::count(exchanged.begin(), exchanged.end(), 5) == 1);
+  std::vector<double> swapped = update(K::AtomicCas, DType::I32, 5, 9, {5});
+  CHECK(std::count(swapped.begin(), swapped.end(), 5) == 1);
+  CHECK(swapped.back() == 9);
 }
 
-TEST_CASE("integer products are exact and wrap in i32") {
-  Tile a = ints(DType::I8, {1, 3}, {-128, 127, 5}), b = ints(DType::I8, {3, 2}, {-128, 1, 127, 2, -3, 4});
-  Tile c = kernel_mma(a, b, {});
-  CHECK(c.dtype == DType::I32);
-  CHECK(c.i == Ints{128 * 128 + 127 * 127 - 15, -128 + 254 + 20});
-  Tile top = ints(DType::I32, {1, 2}, {2147483647, 0});
-  CHECK(kernel_mma(a, b, {}, top).i[0] == int64_t(int32_t(2147483647u + 32498u)));
+TEST_CASE("atomics of tiles: duplicates add up, masked and outside elements are 0 and untouched") {
+  Kit k(ir::FunctionKind::Kernel);
+  auto x = k.tensor(floats(DType::F32, {3}, {10, 20, 30}));
+  auto y = k.tensor(Tile(DType::F32, {5}));
+  ir::Value *at = k.tile(ints(DType::I32, {5}, {1, 1, 7, 0, 2})), *v = k.tile(floats(DType::F32, {5}, {1, 2, 3, 4, 5}));
+  ir::Value *mask = k.tile(ints(DType::Bool, {5}, {1, 1, 1, 0, 1}));
+  ir::Value *old = k.value(K::AtomicAdd, {x.value, at, v, mask}, attrs({{"sizes", Ints{5}}, {"gather", Ints{1}}, {"has_mask", int64_t(1)}}));
+  k.create(K::Store, {y.value, k.i32(0), old}, attrs({{"sizes", Ints{5}}}));
+  k.end(K::Return, {});
+  REQUIRE(!k.run().trap);
+  CHECK(x.storage->f == std::vector<double>{10, 23, 35});
+  CHECK(y.storage->f == std::vector<double>{20, 21, 0, 0, 30});
 }
 
-TEST_CASE("a product of 512^3 takes a fraction of a second") {
-  Tile a = random_floats(DType::F64, {512, 512}, 13), b = random_floats(DType::F64, {512, 512}, 14);
+// ---- control flow
+
+struct Loop {
+  ir::Op *op;
+  ir::Value *iv;
+  std::vector<ir::Value *> carried;
+};
+static Loop begin_for(Kit &k, ir::Value *lo, ir::Value *hi, ir::Value *step, std::vector<ir::Value *> inits) {
+  std::vector<ir::Value *> operands = {lo, hi, step};
+  operands.insert(operands.end(), inits.begin(), inits.end());
+  Loop l;
+  l.op = k.create(K::For, operands);
+  ir::Block *body = k.f.new_block(l.op);
+  l.op->regions.push_back(body);
+  l.iv = k.argument(body, lo->type);
+  for (ir::Value *v : inits) l.carried.push_back(k.argument(body, v->type));
+  k.b.set_block(body);
+  return l;
+}
+static void end_for(Kit &k, const Loop &l, std::vector<ir::Value *> values) {
+  k.end(K::Yield, std::move(values));
+  k.b.set_block(l.op->block);
+}
+
+TEST_CASE("for runs 0, 1 and n times and carries values") {
+  for (auto [lo, hi, step, want] : {std::tuple<int64_t, int64_t, int64_t, Ints>(0, 0, 1, {}), {3, 2, 1, {}}, {0, 1, 5, {0}},
+                                    {-2, 9, 4, {-2, 2, 6}}, {0, 4, 1, {0, 1, 2, 3}}, {2147483640, 2147483647, 5, {2147483640, 2147483645}}}) {
+    CAPTURE(lo);
+    Kit k;
+    ir::Value *sum = k.i32(0), *count = k.i32(0);
+    Loop l = begin_for(k, k.i32(lo), k.i32(hi), k.i32(step), {sum, count});
+    ir::Value *s = k.value(K::Xor, {l.carried[0], k.value(K::Mul, {l.iv, k.i32(31)})}), *c = k.value(K::Add, {l.carried[1], k.i32(1)});
+    end_for(k, l, {s, c});
+    auto out = k.eval({l.op->result(0), l.op->result(1), sum});
+    int64_t x = 0;
+    for (int64_t i : want) x ^= int64_t(int32_t(uint32_t(i) * 31u));
+    CHECK(out[0].i[0] == x);
+    CHECK(out[1].i[0] == int64_t(want.size()));
+    CHECK(out[2].i[0] == 0); // the initial value is still there
+  }
+}
+
+TEST_CASE("carried values may swap, repeat, and outlive their updates") {
+  Kit k;
+  Tile zeros(DType::I32, {4});
+  ir::Value *x = k.tile(counting(DType::I32, {4}, 1)), *y = k.tile(zeros);
+  // for i in 0 : 3 { let kept = x; x[i] = 100; (x, y, z) = (x, kept, kept) }
+  Loop l = begin_for(k, k.i32(0), k.i32(3), k.i32(1), {x, y, x});
+  ir::Value *hundred = k.value(K::Reshape, {k.i32(100)}, attrs({{"shape", Ints{1}}}));
+  ir::Value *updated = k.value(K::DynUpdate, {l.carried[0], hundred, l.iv});
+  end_for(k, l, {updated, l.carried[0], l.carried[0]});
+  auto out = k.eval({l.op->result(0), l.op->result(1), l.op->result(2), x, y});
+  CHECK(out[0].i == Ints{100, 100, 100, 4});
+  CHECK(out[1].i == Ints{100, 100, 3, 4});
+  CHECK(out[2].i == out[1].i);
+  CHECK(out[3].i == Ints{1, 2, 3, 4});
+  CHECK(out[4].i == zeros.i);
+}
+
+TEST_CASE("values from outside a loop are whole in every iteration") {
+  Kit k;
+  ir::Value *x = k.tile(counting(DType::F32, {3}));
+  Loop l = begin_for(k, k.i32(0), k.i32(3), k.i32(1), {x});
+  ir::Value *e = k.value(K::Exp, {x}), *n = k.value(K::Neg, {k.value(K::Neg, {x})}); // x is read twice each time
+  end_for(k, l, {k.value(K::Add, {l.carried[0], k.value(K::Mul, {n, k.value(K::Sub, {e, e})})})});
+  CHECK(k.eval(l.op->result()).f == std::vector<double>{0, 1, 2});
+}
+
+TEST_CASE("an array that a loop updates is not copied") {
+  Kit k;
+  int64_t n = 1 << 17;
+  ir::Value *x = k.tile(Tile(DType::F64, {n}));
+  Loop l = begin_for(k, k.i32(0), k.i32(n), k.i32(1), {x});
+  ir::Value *v = k.value(K::Reshape, {k.value(K::Cast, {l.iv}, attrs({{"dtype", DType::F64}}))}, attrs({{"shape", Ints{1}}}));
+  end_for(k, l, {k.value(K::DynUpdate, {l.carried[0], v, l.iv})});
   auto start = std::chrono::steady_clock::now();
-  Tile c = apply(K::Mma, {a, b});
+  Tile out = k.eval(l.op->result());
   double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  MESSAGE("512^3 in " << seconds << " s");
-  double s = 0;
-  for (int64_t p = 0; p < 512; p++) s += a.f[size_t(100 * 512 + p)] * b.f[size_t(p * 512 + 301)];
-  CHECK(std::fabs(c.f[100 * 512 + 301] - s) < 1e-12);
+  for (int64_t i = 0; i < n; i++) REQUIRE(out.f[size_t(i)] == double(i));
+  CHECK(seconds < 5); // 131,072 copies of a megabyte would take longer
+}
+
+TEST_CASE("while runs as long as its condition holds") {
+  for (int64_t limit : {0, 1, 100}) {
+    Kit k;
+    ir::Value *x = k.i32(1), *big = k.tile(counting(DType::I32, {3}));
+    ir::Op *op = k.create(K::While, {x, big});
+    ir::Block *cond = k.f.new_block(op), *body = k.f.new_block(op);
+    op->regions = {cond, body};
+    ir::Value *cx = k.argument(cond, x->type);
+    ir::Value *cbig = k.argument(cond, big->type);
+    k.b.set_block(cond);
+    ir::Value *largest = k.value(K::ReduceMax, {k.value(K::Neg, {cbig})}, attrs({{"axis", int64_t(0)}}));
+    k.end(K::Yield, {k.value(K::Lt, {k.value(K::Add, {cx, largest}), k.i32(limit)})});
+    ir::Value *bx = k.argument(body, x->type), *bbig = k.argument(body, big->type);
+    k.b.set_block(body);
+    k.end(K::Yield, {k.value(K::Add, {bx, bx}), bbig});
+    k.b.set_block(k.f.body);
+    auto out = k.eval({op->result(0), op->result(1), big});
+    int64_t want = 1;
+    while (want < limit) want += want;
+    CHECK(out[0].i[0] == want);
+    CHECK(out[1].i == Ints{0, 1, 2});
+    CHECK(out[2].i == Ints{0, 1, 2});
+  }
+}
+
+TEST_CASE("if takes one branch") {
+  for (int64_t taken : {0, 1}) {
+    Kit k;
+    ir::Value *c = k.tile(ints(DType::Bool, {}, {taken})), *x = k.tile(counting(DType::F32, {2}, 1));
+    ir::Op *op = k.b.create_typed(K::If, {c}, {x->type, ir::Type::scalar(DType::I32)}, {}, {});
+    for (int64_t branch = 0; branch < 2; branch++) {
+      ir::Block *block = k.f.new_block(op);
+      op->regions.push_back(block);
+      k.b.set_block(block);
+      k.end(K::Yield, {branch == 0 ? k.value(K::Neg, {x}) : x, k.i32(branch)});
+    }
+    k.b.set_block(k.f.body);
+    auto out = k.eval({op->result(0), op->result(1), x});
+    CHECK(out[0].f == (taken ? std::vector<double>{-1, -2} : std::vector<double>{1, 2}));
+    CHECK(out[1].i[0] == 1 - taken);
+    CHECK(out[2].f == std::vector<double>{1, 2});
+  }
+}
+
+// ---- faults, printing, and the ops of passes
+
+TEST_CASE("faults of a program stop it with a message") {
+  auto divide = [](K kind) {
+    Kit k;
+    return k.trap(k.value(kind, {k.tile(ints(DType::I32, {2}, {1, 2})), k.tile(ints(DType::I32, {2}, {1, 0}))}));
+  };
+  CHECK(divide(K::Div) == "division by zero");
+  CHECK(divide(K::Rem) == "remainder of a division by zero");
+  Kit slice;
+  CHECK(slice.trap(slice.value(K::DynSlice, {slice.tile(Tile(DType::F32, {4})), slice.i32(3)}, attrs({{"sizes", Ints{2}}}))) ==
+        "dim 0 covers 3 : 5, outside 0 : 4");
+  Kit update;
+  CHECK(update.trap(update.value(K::DynUpdate, {update.tile(Tile(DType::F32, {4})), update.tile(Tile(DType::F32, {1})), update.i32(-1)})) ==
+        "dim 0 covers -1 : 0, outside 0 : 4");
+  Kit loop;
+  Loop l = begin_for(loop, loop.i32(0), loop.i32(3), loop.i32(0), {loop.i32(1)});
+  end_for(loop, l, {l.carried[0]});
+  CHECK(loop.trap(l.op->result()) == "the step of a loop is 0; it must be positive");
+  Kit view(ir::FunctionKind::Kernel);
+  view.create(K::Subview, {view.tensor(Tile(DType::F32, {4, 4})).value, view.i32(4)}, attrs({{"ranges", Ints{2, 0}}}));
+  view.end(K::Return, {});
+  CHECK(view.run().trap->message == "index 4 of dim 0 of `x` is outside 0 : 4");
+  Kit wild(ir::FunctionKind::Kernel);
+  auto x = wild.tensor(Tile(DType::F32, {8}), {4}, {3}); // the launch lies about the stride
+  wild.create(K::Load, {x.value, wild.i32(0)}, attrs({{"sizes", Ints{4}}}));
+  wild.end(K::Return, {});
+  CHECK(wild.run().trap->message == "access to element 9 of `x`, which has 8");
+}
+
+TEST_CASE("assert names the element, and the first block that failed is reported whatever the threads") {
+  for (int64_t threads : {1, 4}) {
+    Kit k(ir::FunctionKind::Kernel);
+    ir::Value *id = k.value(K::ProgramId, {}, attrs({{"axis", int64_t(0)}}));
+    ir::Value *iota = k.value(K::Iota, {}, attrs({{"n", int64_t(4)}}));
+    ir::Value *limit = k.value(K::Broadcast, {k.value(K::Sub, {k.i32(40), id})}, attrs({{"shape", Ints{4}}}));
+    k.create(K::Assert, {k.value(K::Lt, {iota, limit})}, attrs({{"message", std::string("too many")}}));
+    k.end(K::Return, {});
+    for (int round = 0; round < 20; round++) {
+      interp::Result r = k.run({100}, threads);
+      REQUIRE(r.trap);
+      CHECK(r.trap->message == "assertion failed at [3] of shape [4]: too many"); // block 37 is the first with limit 3
+    }
+  }
+}
+
+TEST_CASE("print") {
+  Kit k;
+  ir::Value *t = k.tile(floats(DType::F32, {2, 2}, {0.1f, 1, -2.5, kInf})), *n = k.tile(ints(DType::U64, {}, {-1}));
+  ir::Value *flag = k.tile(ints(DType::Bool, {1}, {1}));
+  k.create(K::Print, {t, n, flag}, attrs({{"format", std::string("{{{}}}, n = {}{}")}}));
+  k.create(K::Print, {}, attrs({{"format", std::string("done")}}));
+  k.end(K::Return, {});
+  REQUIRE(!k.run().trap);
+  CHECK(k.printed == std::vector<std::string>{"{[[0.1, 1], [-2.5, inf]]}, n = 18446744073709551615[true]", "done"});
+}
+
+TEST_CASE("inline PTX means what `means` says, element by element") {
+  Kit k;
+  ir::Value *x = k.tile(counting(DType::F32, {2, 2})), *y = k.tile(counting(DType::I32, {2, 2}, 5));
+  ir::Op *op = k.create(K::InlinePtx, {x, y}, attrs({{"text", std::string("...")}, {"dtype", DType::F32}}));
+  ir::Block *means = k.f.new_block(op);
+  op->regions.push_back(means);
+  ir::Value *a0 = k.argument(means, ir::Type::scalar(DType::F32)), *a1 = k.argument(means, ir::Type::scalar(DType::I32));
+  k.b.set_block(means);
+  k.end(K::Yield, {k.value(K::Mul, {a0, k.value(K::Cast, {a1}, attrs({{"dtype", DType::F32}}))})});
+  k.b.set_block(k.f.body);
+  CHECK(k.eval(op->result()).f == std::vector<double>{0, 6, 14, 24});
+  Kit bare;
+  ir::Value *v = bare.value(K::InlinePtx, {bare.tile(Tile(DType::F32, {1}))}, attrs({{"text", std::string("...")}, {"dtype", DType::F32}}));
+  CHECK(bare.trap(v).find("`means`") != std::string::npos);
+}
+
+TEST_CASE("conversions hand their value on") {
+  Kit k;
+  ir::Value *x = k.tile(counting(DType::F16, {2, 2}));
+  ir::Value *token = k.value(K::ScratchStore, {x});
+  CHECK(token->type == ir::Type::token());
+  k.create(K::BlockBarrier, {});
+  ir::Value *back = k.value(K::ScratchLoad, {token}), *again = k.value(K::ConvertLayout, {back});
+  CHECK(again->type == x->type);
+  CHECK(k.eval(again).f == std::vector<double>{0, 1, 2, 3});
 }

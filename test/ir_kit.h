@@ -23,6 +23,13 @@ inline interp::Tile ints(DType t, Ints shape, std::vector<int64_t> i) {
   x.i = std::move(i);
   return x;
 }
+// first, first + 1, ...
+inline interp::Tile counting(DType t, Ints shape, int64_t first = 0) {
+  interp::Tile x(t, std::move(shape));
+  for (size_t k = 0; k < x.f.size(); k++) x.f[k] = double(first + int64_t(k));
+  for (size_t k = 0; k < x.i.size(); k++) x.i[k] = first + int64_t(k);
+  return x;
+}
 inline ir::Attrs attrs(std::initializer_list<std::pair<const char *, ir::Attr>> list) {
   ir::Attrs a;
   for (const auto &[k, v] : list) a.set(k, v);
