@@ -42,7 +42,7 @@ public:
   void set(const ir::Value *v, Regs r);
   const TensorVal &tensor(const ir::Value *v) const;
   void set_tensor(const ir::Value *v, TensorVal t);
-  const layout::RegLayout &layout(const ir::Value *v) const;
+  const RegLayout &layout(const ir::Value *v) const;
 
   // ---- types and constants
   llvm::Type *type(DType t) const;
@@ -60,7 +60,7 @@ public:
   llvm::Value *linear(std::span<const uint32_t> lane_bases, std::span<const uint32_t> warp_bases);
   // The coordinates of register `reg` of a layout along one dim, as i32: constant part of the register plus the thread's
   // part (added where the bits are disjoint, so that it folds into an immediate).
-  llvm::Value *coordinate(const layout::RegLayout &l, int64_t reg, int64_t dim);
+  llvm::Value *coordinate(const RegLayout &l, int64_t reg, int64_t dim);
   llvm::Value *shared_base() const { return shared_base_; } // ptr addrspace(3)
 
   // Lowers the ops of a region in place; the operands of its yield stay in the caller's hands.

@@ -61,6 +61,7 @@ struct Result {
 Result run(const Launch &launch);
 
 // What an op's interp facet sees: one block (program) of a launch.
+class Plan;
 class Ctx {
 public:
   const Tile &tile(const ir::Value *v) const { return std::get<Tile>(values_[size_t(v->id)]); }
@@ -68,7 +69,15 @@ public:
   const Value &get(const ir::Value *v) const { return values_[size_t(v->id)]; }
   int64_t scalar_i(const ir::Value *v) const { return tile(v).as_i(0); }
   void set(const ir::Value *v, Value x) { values_[size_t(v->id)] = std::move(x); }
-  // Runs a region with arguments; returns the operands of its yield.
+  // Operand i to change in place: moved out where this op is the value's last use, so that a loop that updates an array
+  // does not copy it, else a copy.
+  Value take(const ir::Op &op, size_t i);
+  Tile take_tile(const ir::Op &op, size_t i) { return std::get<Tile>(take(op, i)); }
+  // The value of a block argument of a region that has ended, moved out.
+  Value release(const ir::Value *v) { return std::move(values_[size_t(v->id)]); }
+  // yield and return: the operands become what the region gives back.
+  void leave(const ir::Op &op);
+  // Runs a region with arguments; returns the operands of its yield. Empty if it trapped.
   std::vector<Value> run_region(const ir::Block *block, std::vector<Value> args);
   void trap(const ir::Op &op, std::string message);
   bool trapped() const { return trap_.has_value(); }
@@ -79,6 +88,7 @@ private:
   friend Result run(const Launch &);
   void run_block(const ir::Block *block);
   const Launch *launch_ = nullptr;
+  const Plan *plan_ = nullptr;
   std::mutex *print_lock_ = nullptr;
   std::vector<Value> values_; // by ir::Value::id
   std::vector<Value> yielded_;

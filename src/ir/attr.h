@@ -10,10 +10,14 @@
 #include <variant>
 #include <vector>
 
+namespace tkc {
+namespace layout = ::tkc; // the layout library's names live in tkc itself
+}
+
 namespace tkc::ir {
 
 using Attr = std::variant<int64_t, double, std::string, std::vector<int64_t>, std::vector<std::string>, DType,
-                          layout::RegLayout, layout::SmemLayout>;
+                          RegLayout, SmemLayout>;
 
 // A small map in order of insertion (which is the order of printing).
 class Attrs {

@@ -37,7 +37,7 @@ struct Value {
   int64_t index = 0;      // result number or argument number
   std::string name;       // a hint from the source for printing
   int64_t id = 0;         // unique in the function
-  std::optional<layout::RegLayout> layout; // set for every tile value from stage laid_out on
+  std::optional<RegLayout> layout; // set for every tile value from stage laid_out on
 
   bool is_arg() const { return op == nullptr; }
 };

@@ -81,7 +81,7 @@ enum class LayoutKind : uint8_t {
   Structural, // result 0's layout follows from operand 0's (forward) and, where backward is not null, the reverse
   Anchor,     // the layout search proposes layouts (products, memory accesses, scans)
 };
-using LayoutMap = std::optional<layout::RegLayout>(const Op &, const layout::RegLayout &);
+using LayoutMap = std::optional<RegLayout>(const Op &, const RegLayout &);
 struct LayoutRule {
   LayoutKind kind = LayoutKind::None;
   LayoutMap *forward = nullptr;  // operand layout -> result layout; nullopt: not expressible

@@ -46,6 +46,7 @@ public:
     return add({kind, diag_info(kind).severity, loc, fmt::format(fmt::runtime(diag_info(kind).text), args...), {}});
   }
   Diagnostic &add(Diagnostic d);
+  Diagnostic &last() { return list_.back(); }
 
   bool has_errors() const { return errors_ > 0; }
   int64_t error_count() const { return errors_; }

@@ -1,0 +1,86 @@
+// Vector clocks of the threads of a cluster: which earlier accesses each thread is ordered after (happens-before).
+//
+// Every warp has a counter `now`; an access by lane l of warp w is stamped (w, l, now). A thread has a View: for every
+// component the stamp up to which it is ordered after that component's accesses. Components are the generic accesses of
+// each thread (warp * 32 + lane), and, appended on demand, streams of asynchronous operations. A release joins a thread's
+// view into an object and advances `now`, so that later accesses are not covered; an acquire joins the object's view.
+//
+// Almost always all lanes of a warp know the same, so a view is kept by warp (`common`), and by lane only after a lane
+// has acquired something alone, until the warp synchronises.
+//
+// `fenced` is the part of `known` that is ordered before accesses of the asynchronous proxy (fence.proxy.async).
+#pragma once
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace tkc::emu {
+
+struct View {
+  std::vector<uint32_t> known, fenced; // by component; shorter = 0
+  void join(const View &other);
+};
+
+class Clocks {
+public:
+  explicit Clocks(int64_t warps);
+  uint32_t now(int32_t warp) const { return warps_[size_t(warp)].now; }
+  int32_t warp_count() const { return int32_t(warps_.size()); }
+
+  // A new stream of asynchronous operations. Its accesses are stamped by the caller.
+  uint32_t new_component() { return next_component_++; }
+  static uint32_t generic_component(int32_t warp, int lane) { return uint32_t(warp) * 32 + uint32_t(lane); }
+
+  void release(int32_t warp, uint32_t lanes, View &into);
+  void acquire(int32_t warp, uint32_t lanes, uint32_t live, const View &from);
+  // The lanes meet at bar.warp.sync: each is ordered after the earlier accesses of the others.
+  void warp_sync(int32_t warp, uint32_t lanes, uint32_t live);
+  // fence.proxy.async by these lanes.
+  void proxy_fence(int32_t warp, uint32_t lanes, uint32_t live);
+  // The thread learns that a stream has completed up to the stamp.
+  void learn(int32_t warp, uint32_t lanes, uint32_t live, uint32_t component, uint32_t stamp);
+
+  // fence.acq_rel and stronger: earlier accesses are released by later relaxed writes (fence_view), and what earlier
+  // relaxed reads saw (note_relaxed) is acquired now.
+  void fence(int32_t warp, uint32_t lanes, uint32_t live);
+  void note_relaxed(int32_t warp, int lane, const View &from);
+  const View *fence_view(int32_t warp, int lane) const;
+
+  // Are the accesses of a component up to the stamp ordered before what the lane does now?
+  bool ordered(int32_t warp, int lane, uint32_t component, uint32_t stamp) const {
+    if (component == generic_component(warp, lane)) return true;
+    const std::vector<uint32_t> &known = view(warp, lane).known;
+    return component < known.size() && known[component] >= stamp;
+  }
+  bool ordered_before_async(int32_t warp, int lane, uint32_t component, uint32_t stamp) const {
+    const WarpClock &w = warps_[size_t(warp)];
+    if (component == generic_component(warp, lane)) return w.own_fenced[size_t(lane)] >= stamp;
+    const std::vector<uint32_t> &fenced = view(warp, lane).fenced;
+    return component < fenced.size() && fenced[component] >= stamp;
+  }
+
+private:
+  struct Relaxed {
+    View released;  // at the last fence
+    View to_acquire; // seen by relaxed reads, acquired at the next fence
+    bool has_released = false;
+  };
+  struct WarpClock {
+    uint32_t now = 1;
+    View common;
+    std::array<std::unique_ptr<View>, 32> extra; // includes what `common` held when it was made and all of it since
+    std::array<uint32_t, 32> own_fenced = {};
+    std::array<std::unique_ptr<Relaxed>, 32> relaxed;
+    bool any_extra = false;
+  };
+  const View &view(int32_t warp, int lane) const {
+    const WarpClock &w = warps_[size_t(warp)];
+    return w.any_extra && w.extra[size_t(lane)] ? *w.extra[size_t(lane)] : w.common;
+  }
+  View &own_view(WarpClock &w, int lane);
+  std::vector<WarpClock> warps_;
+  uint32_t next_component_;
+};
+
+} // namespace tkc::emu

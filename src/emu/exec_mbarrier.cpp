@@ -1,0 +1,4 @@
+#include "emu/families.h"
+namespace tkc::emu {
+void register_mbarrier(DecodeTable &) {}
+}

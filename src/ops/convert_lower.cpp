@@ -1,0 +1,275 @@
+// Conversions between register layouts: by renaming, movmatrix or shuffles in one op; through shared memory as a store, a
+// barrier and a load. Plans are recomputed from the layouts, on which alone they depend.
+#include "codegen/access.h"
+#include "layout/convert.h"
+#include "ops/lowering.h"
+#include "support/check.h"
+#include <map>
+
+namespace tkc::ops {
+
+using namespace codegen;
+using ir::Op;
+using ir::OpKind;
+using llvm::Value;
+
+namespace {
+
+int64_t element_bits(DType t) { return dtype_bytes(t) * 8; }
+
+// Integers of the element's width as a type for pack_words.
+DType bits_type(DType t) {
+  switch (dtype_bytes(t)) {
+  case 1: return DType::U8;
+  case 2: return DType::U16;
+  case 4: return DType::U32;
+  default: return DType::U64;
+  }
+}
+
+Regs to_bits(LowerCtx &c, const Regs &regs) {
+  Regs out;
+  for (Value *v : regs) out.push_back(v ? codegen::to_bits(c, v) : nullptr);
+  return out;
+}
+
+Regs from_bits(LowerCtx &c, const Regs &bits, DType t) {
+  Regs out;
+  for (Value *v : bits) out.push_back(v ? codegen::from_bits(c, v, c.type(t)) : nullptr);
+  return out;
+}
+
+Value *or_zero(LowerCtx &c, Value *v, DType t) { return v ? v : c.constant(t, 0, 0); }
+
+Regs rename(const Regs &from, const std::vector<int> &map) {
+  Regs out;
+  for (int r : map) out.push_back(r < 0 ? nullptr : from[size_t(r)]);
+  return out;
+}
+
+Regs movmatrix(LowerCtx &c, const MovMatrixPlan &plan, const Regs &from) {
+  std::vector<Regs> halves;
+  for (const MovMatrixPlan::Op &op : plan.ops) {
+    Regs pair;
+    for (int r : {op.lo, op.hi}) pair.push_back(or_zero(c, r < 0 ? nullptr : from[size_t(r)], DType::U16));
+    Value *word = nvvm::movmatrix_trans(c.b, pack_words(c, DType::U16, pair)[0]);
+    halves.push_back(unpack_words(c, DType::U16, {&word, 1}, 2));
+  }
+  Regs out;
+  for (const MovMatrixPlan::Half &h : plan.result)
+    out.push_back(h.op < 0 ? nullptr : halves[size_t(h.op)][size_t(h.half)]);
+  return out;
+}
+
+// An array of values after some stages of selects; only what is asked for is computed.
+class Selected {
+public:
+  Selected(LowerCtx &c, const std::vector<SelectStage> &stages, Regs values, DType t)
+      : c_(c), stages_(stages), values_(std::move(values)), type_(t) {}
+  Regs &values() { return values_; }
+  Value *operator[](int i) { return after(stages_.size(), i); }
+
+private:
+  Value *after(size_t stage, int i) {
+    if (stage == 0) return or_zero(c_, values_[size_t(i)], type_);
+    auto [it, fresh] = memo_.try_emplace({stage, i}, nullptr);
+    if (fresh) {
+      const SelectStage &s = stages_[stage - 1];
+      Value *moved = after(stage - 1, i ^ int(s.index_xor)), *kept = after(stage - 1, i);
+      memo_[{stage, i}] = moved == kept ? kept : c_.b.CreateSelect(odd(s), moved, kept);
+    }
+    return memo_[{stage, i}];
+  }
+  Value *odd(const SelectStage &s) {
+    if (s.warp_mask == 0 && std::has_single_bit(s.lane_mask))
+      return c_.b.CreateICmpNE(c_.b.CreateAnd(c_.lane(), c_.i32(s.lane_mask)), c_.i32(0));
+    std::vector<uint32_t> lane(size_t(lane_bits), 0), warp;
+    for (size_t i = 0; i < lane.size(); i++) lane[i] = s.lane_mask >> i & 1;
+    for (uint32_t left = s.warp_mask; left; left >>= 1) warp.push_back(left & 1);
+    warp.resize(std::max(warp.size(), size_t(log2_ceil(std::max<int64_t>(1, c_.function.warps)))), 0);
+    return c_.b.CreateICmpNE(c_.linear(lane, warp), c_.i32(0));
+  }
+
+  LowerCtx &c_;
+  const std::vector<SelectStage> &stages_;
+  Regs values_;
+  DType type_;
+  std::map<std::pair<size_t, int>, Value *> memo_;
+};
+
+Regs shuffle(LowerCtx &c, const ShufflePlan &plan, const Regs &from, DType t) {
+  Selected send(c, plan.pre, from, t);
+  Selected receive(c, plan.post, Regs(size_t(plan.receive_size), nullptr), t);
+  Value *source = plan.is_butterfly ? nullptr : c.linear(plan.lane_map, plan.warp_map);
+  for (const ShuffleRound &round : plan.rounds) {
+    Regs parts;
+    for (int r : round.from) parts.push_back(send[r]);
+    if (round.moves) {
+      size_t elements = parts.size();
+      while (!std::has_single_bit(parts.size())) parts.push_back(c.constant(t, 0, 0));
+      Value *word = pack_words(c, t, parts)[0];
+      word = plan.is_butterfly
+                 ? nvvm::shfl_sync_bfly(c.b, word, c.i32(round.lane_xor))
+                 : nvvm::shfl_sync_idx(c.b, word, c.b.CreateXor(source, c.i32(round.lane_xor)));
+      parts = unpack_words(c, t, {&word, 1}, int64_t(parts.size()));
+      parts.resize(elements);
+    }
+    for (size_t j = 0; j < round.to.size(); j++) receive.values()[size_t(round.to[j])] = parts[j];
+  }
+  Regs out;
+  for (int r : plan.result) out.push_back(r < 0 ? nullptr : receive[r]);
+  return out;
+}
+
+// ---- through shared memory
+
+// The two sides of a scratch buffer. Where one load reads what one store wrote, both follow the conversion's own plan,
+// which may give warps copies of their own and cut the tile into pieces; otherwise each side is planned by itself.
+struct Sides {
+  SmemSide store, load;
+  int pieces = 1;
+};
+
+Sides scratch_sides(LowerCtx &c, const Op &store, const RegLayout *load) {
+  const ir::Value *x = store.operand(0), *token = store.result();
+  const auto &smem = store.attrs.get<SmemLayout>("smem");
+  LayoutFeatures features = layout_features(c.target);
+  std::vector<const Op *> loads;
+  ir::walk(c.function.body, [&](const Op *op) {
+    if (op->kind == OpKind::ScratchLoad && op->operand(0) == token) loads.push_back(op);
+  });
+  const RegLayout &src = c.layout(x);
+  if (loads.size() == 1) {
+    SharedPlan plan = plan_shared(src, *loads[0]->result()->layout, element_bits(x->type.dtype), features);
+    if (plan.layout.bases == smem.bases && plan.layout.bytes == smem.bytes)
+      return {std::move(plan.store), std::move(plan.load), plan.pieces};
+  }
+  Sides out;
+  out.store = plan_smem_store(src, smem, features);
+  if (load) out.load = plan_smem_load(*load, smem, features);
+  return out;
+}
+
+// Addresses of a side's accesses: one register per class, the rest an immediate.
+class Addresses {
+public:
+  Addresses(LowerCtx &c, const SmemSide &side, int64_t offset)
+      : c_(c), side_(side), offset_(offset), thread_(c.linear(side.lane, side.warp)) {}
+  Value *operator()(const SmemAccess &a) {
+    auto [it, fresh] = classes_.try_emplace(a.cls, nullptr);
+    if (fresh) {
+      uint32_t x = side_.classes.empty() ? 0 : side_.classes[size_t(a.cls)];
+      it->second = shared_address(c_, 0, x ? c_.b.CreateXor(thread_, c_.i32(x)) : thread_);
+    }
+    int64_t constant = offset_ + int64_t(a.imm);
+    return constant ? c_.b.CreateGEP(c_.b.getInt8Ty(), it->second, c_.i32(constant)) : it->second;
+  }
+
+private:
+  LowerCtx &c_;
+  const SmemSide &side_;
+  int64_t offset_;
+  Value *thread_;
+  std::map<int, Value *> classes_;
+};
+
+bool wanted(const Op &op, const SmemAccess &a, int pieces) {
+  if (pieces == 1) return true;
+  TKC_CHECK(op.attrs.has("piece"), "a conversion in {} pieces by one store", pieces);
+  return op.attrs.i("piece") == a.piece;
+}
+
+} // namespace
+
+void lower_ConvertLayout(LowerCtx &c, const Op &op) {
+  const ir::Value *x = op.operand(0), *result = op.result();
+  DType t = bits_type(x->type.dtype);
+  const RegLayout &src = c.layout(x), &dst = c.layout(result);
+  ConversionPlan plan = plan_conversion(src, dst, element_bits(x->type.dtype), layout_features(c.target));
+  if (plan.kind == ConvertKind::Shared) { // other costs were assumed when the conversion was left in registers
+    auto in_registers = plan_shuffle(src, dst, element_bits(x->type.dtype));
+    TKC_CHECK(in_registers.has_value(), "convert_layout from {} to {} needs shared memory", src.to_string(),
+              dst.to_string());
+    plan.kind = ConvertKind::Shuffle;
+    plan.shuffle = *in_registers;
+  }
+  Regs out;
+  switch (plan.kind) {
+  case ConvertKind::Identity:
+  case ConvertKind::Registers: c.set(result, rename(c.regs(x), plan.registers)); return;
+  case ConvertKind::MovMatrix: out = movmatrix(c, plan.movmatrix, to_bits(c, c.regs(x))); break;
+  case ConvertKind::Shuffle: out = shuffle(c, plan.shuffle, to_bits(c, c.regs(x)), t); break;
+  case ConvertKind::Shared: TKC_UNREACHABLE("convert_layout through shared memory");
+  }
+  c.set(result, from_bits(c, out, result->type.dtype));
+}
+
+void lower_ScratchStore(LowerCtx &c, const Op &op) {
+  const ir::Value *x = op.operand(0);
+  DType t = x->type.dtype;
+  Sides sides = scratch_sides(c, op, nullptr);
+  const SmemSide &side = sides.store;
+  bool matrix = side.inst != SmemInst::Vector;
+  Value *storing = bits_clear(c, side.lane_mask, side.warp_mask);
+  llvm::BasicBlock *after = nullptr;
+  if (matrix && storing) { // stmatrix has no predicate, and whole warps agree
+    TKC_CHECK(side.lane_mask == 0, "stmatrix by some lanes");
+    llvm::Function *f = c.b.GetInsertBlock()->getParent();
+    auto *then = llvm::BasicBlock::Create(c.b.getContext(), "stmatrix", f);
+    after = llvm::BasicBlock::Create(c.b.getContext(), "stmatrix.end", f);
+    c.linear(side.lane, side.warp);
+    c.b.CreateCondBr(storing, then, after);
+    c.b.SetInsertPoint(then);
+  }
+  Addresses address(c, side, op.attrs.i("offset"));
+  const Regs &regs = c.regs(x);
+  for (const SmemAccess &a : side.accesses) {
+    if (!wanted(op, a, sides.pieces)) continue;
+    std::vector<Value *> elements;
+    for (int r : a.regs) elements.push_back(r < 0 ? nullptr : regs[size_t(r)]);
+    std::vector<Value *> words = pack_words(c, t, elements);
+    if (matrix) nvvm::stmatrix(c.b, address(a), words, side.inst == SmemInst::MatrixTrans);
+    else nvvm::st(c.b, {nvvm::kShared, side.width}, address(a), words, storing);
+  }
+  if (after) {
+    c.b.CreateBr(after);
+    c.b.SetInsertPoint(after);
+  }
+}
+
+// With `piece`, a second operand holds what earlier pieces loaded.
+void lower_ScratchLoad(LowerCtx &c, const Op &op) {
+  const Op *store = op.operand(0)->op;
+  TKC_CHECK(store && store->kind == OpKind::ScratchStore, "a scratch_load without its scratch_store");
+  const ir::Value *result = op.result();
+  DType t = result->type.dtype;
+  const RegLayout &l = c.layout(result);
+  Sides sides = scratch_sides(c, *store, &l);
+  const SmemSide &side = sides.load;
+  Addresses address(c, side, store->attrs.i("offset"));
+  Regs regs = op.operands.size() > 1 ? c.regs(op.operand(1)) : Regs(size_t(l.num_regs()), nullptr);
+  for (const SmemAccess &a : side.accesses) {
+    if (!wanted(op, a, sides.pieces)) continue;
+    auto n = int64_t(a.regs.size());
+    std::vector<Value *> words;
+    if (side.inst == SmemInst::Vector) {
+      llvm::Type *word = word_type(c, t, n);
+      int64_t count = n * dtype_bytes(t) * 8 / int64_t(word->getIntegerBitWidth());
+      words = nvvm::ld(c.b, {nvvm::kShared, side.width}, address(a), word, count);
+    } else {
+      words = nvvm::ldmatrix(c.b, address(a), side.matrices, side.inst == SmemInst::MatrixTrans);
+    }
+    std::vector<Value *> elements = unpack_words(c, t, words, n);
+    for (size_t i = 0; i < a.regs.size(); i++)
+      if (a.regs[i] >= 0) regs[size_t(a.regs[i])] = elements[i];
+  }
+  for (auto [to, from] : side.copies) regs[size_t(to)] = regs[size_t(from)];
+  c.set(result, std::move(regs));
+}
+
+void lower_BlockBarrier(LowerCtx &c, const Op &op) {
+  if (op.attrs.s("scope") == "warp") nvvm::bar_warp_sync(c.b);
+  else nvvm::bar_sync(c.b, 0);
+}
+
+} // namespace tkc::ops

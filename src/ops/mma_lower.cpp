@@ -1,0 +1,224 @@
+// Matrix products by mma.sync, or by fused multiply-adds where each thread holds whole rows of A and columns of B.
+#include "codegen/access.h"
+#include "layout/f2.h"
+#include "ops/lowering.h"
+#include "ops/scratch.h"
+#include "support/check.h"
+#include <map>
+
+namespace tkc::ops {
+
+using namespace codegen;
+using ir::Op;
+using llvm::Value;
+
+namespace {
+
+// Registers of an operand as the words of instruction fragments.
+class Operand {
+public:
+  // `k_dim`: the tile dim that is summed over. `zero_padding`: elements past the end of K, and lanes of `k_lane_mask`,
+  // must be zero; both factors of a product need it, for zero times NaN is NaN.
+  Operand(LowerCtx &c, const ir::Value *v, int64_t k_dim, bool zero_padding, uint32_t k_lane_mask)
+      : c_(c), regs_(c.regs(v)), layout_(c.layout(v)), dtype_(v->type.dtype), k_dim_(k_dim), zero_padding_(zero_padding),
+        lanes_(bits_clear(c, k_lane_mask, 0)) {}
+
+  // The words of a fragment given by its registers; `small`: the rest that tf32 loses, of an f32 operand.
+  template <size_t N> const Regs &words(const std::array<int16_t, N> &fragment, int elements, bool small = false) {
+    std::vector<int16_t> key(fragment.begin(), fragment.begin() + elements);
+    key.push_back(small);
+    auto [it, fresh] = words_.try_emplace(std::move(key));
+    if (fresh) {
+      std::vector<Value *> parts;
+      for (int e = 0; e < elements; e++) parts.push_back(element(fragment[size_t(e)], small));
+      if (dtype_bits(dtype_) == 64) it->second = parts;
+      else it->second = pack_words(c_, dtype_, parts);
+    }
+    return it->second;
+  }
+
+private:
+  Value *element(int16_t reg, bool small) {
+    llvm::Type *type = c_.type(dtype_);
+    if (reg < 0) return llvm::Constant::getNullValue(type);
+    auto [it, fresh] = elements_.try_emplace({reg, small}, nullptr);
+    if (!fresh) return it->second;
+    Value *v = regs_[size_t(reg)];
+    TKC_CHECK(v, "register {} of an operand of mma is not live", reg);
+    Value *valid = both(c_, zero_padding_ ? inside_predicate(c_, layout_, reg, k_dim_) : nullptr, lanes_);
+    if (valid) v = c_.b.CreateSelect(valid, v, llvm::Constant::getNullValue(type));
+    if (dtype_ == DType::F32) {
+      Value *big = nvvm::cvt_rna_tf32_f32(c_.b, v);
+      v = small ? nvvm::cvt_rna_tf32_f32(c_.b, c_.b.CreateFSub(v, big)) : big;
+    }
+    return it->second = v;
+  }
+
+  LowerCtx &c_;
+  const Regs &regs_;
+  RegLayout layout_;
+  DType dtype_;
+  int64_t k_dim_;
+  bool zero_padding_;
+  Value *lanes_;
+  std::map<std::pair<int16_t, bool>, Value *> elements_;
+  std::map<std::vector<int16_t>, Regs> words_;
+};
+
+Regs initial(LowerCtx &c, const Op &op) {
+  const RegLayout &l = c.layout(op.result());
+  if (op.operands.size() < 3)
+    return Regs(size_t(l.num_regs()), llvm::Constant::getNullValue(c.type(op.result()->type.dtype)));
+  const ir::Value *from = op.operand(2);
+  auto map = register_map(c.layout(from), l);
+  TKC_CHECK(map.has_value(), "mma adds layout {} to {}", c.layout(from).to_string(), l.to_string());
+  Regs out(size_t(l.num_regs()), nullptr);
+  for (size_t r = 0; r < out.size(); r++) out[r] = c.regs(from)[size_t((*map)[r])];
+  return out;
+}
+
+void finish(LowerCtx &c, const Op &op, Regs acc) {
+  const RegLayout &l = c.layout(op.result());
+  Regs out(acc.size(), nullptr);
+  for (int r : l.live_regs()) out[size_t(r)] = acc[size_t(representative(l, r))];
+  c.set(op.result(), std::move(out));
+}
+
+// Adds up the partial sums of the warps that split K, in the order of the warps, so that all of them get equal bits.
+void exchange(LowerCtx &c, const Op &op, const MmaPlan &plan, Regs &acc) {
+  DType t = op.result()->type.dtype, wide = accumulator(t);
+  llvm::Type *type = c.type(wide);
+  llvm::IRBuilder<> &b = c.b;
+  int64_t slot = scratch_bytes(t), per_access = 16 / slot;
+  auto count = int64_t(plan.exchanged.size());
+  int64_t accesses = (count + per_access - 1) / per_access, per_warp = accesses * 32 * 16;
+  int64_t at = op.attrs.i("scratch_offset");
+  Value *lane_bytes = b.CreateMul(c.lane(), c.i32(16));
+  auto address = [&](Value *warp, int64_t access, int64_t constant) {
+    return shared_address(c, at + access * 32 * 16 + constant, b.CreateAdd(b.CreateMul(warp, c.i32(per_warp)), lane_bytes));
+  };
+  llvm::Type *word = b.getIntNTy(unsigned(slot) * 8);
+  nvvm::Access how{nvvm::kShared, 16};
+  for (int64_t i = 0; i < accesses; i++) {
+    std::vector<Value *> words;
+    for (int64_t k = i * per_access; k < (i + 1) * per_access; k++) {
+      Value *v = k < count ? acc[size_t(plan.exchanged[size_t(k)])] : llvm::Constant::getNullValue(c.type(t));
+      if (v->getType() != type) v = b.CreateFPExt(v, type);
+      words.push_back(to_bits(c, v));
+    }
+    nvvm::st(b, how, address(c.warp(), i, 0), words);
+  }
+  nvvm::bar_sync(b, 0);
+  uint32_t split = plan.steps.k_warp_mask;
+  Value *first = b.CreateAnd(c.warp(), c.i32(~int64_t(split)));
+  for (int64_t i = 0; i < accesses; i++) {
+    std::vector<Value *> sums(size_t(per_access), nullptr);
+    for (uint32_t w = 0;;) {
+      std::vector<Value *> words = nvvm::ld(b, how, address(first, i, w * per_warp), word, per_access);
+      for (size_t k = 0; k < words.size(); k++) {
+        Value *v = from_bits(c, words[k], type);
+        sums[k] = !sums[k] ? v : is_float(wide) ? b.CreateFAdd(sums[k], v) : b.CreateAdd(sums[k], v);
+      }
+      w = (w - split) & split; // the next subset of the warp bits that split K
+      if (w == 0) break;
+    }
+    for (int64_t k = i * per_access; k < std::min(count, (i + 1) * per_access); k++) {
+      Value *v = sums[size_t(k % per_access)];
+      acc[size_t(plan.exchanged[size_t(k)])] = v->getType() == c.type(t) ? v : b.CreateFPTrunc(v, c.type(t));
+    }
+  }
+}
+
+void tensor_cores(LowerCtx &c, const Op &op, const MmaPlan &plan) {
+  DType acc_type = op.result()->type.dtype;
+  const nvvm::Mma *instr = nvvm::find_mma(plan.shape->name, plan.a_type, plan.b_type, acc_type, c.target);
+  TKC_CHECK(instr, "mma {} of {} and {} into {} on {}", plan.shape->name, dtype_name(plan.a_type),
+            dtype_name(plan.b_type), dtype_name(acc_type), c.target.name);
+  const std::string precision = op.attrs.has("precision") ? op.attrs.s("precision") : "";
+  bool split = precision == "tf32x3" && op.operand(0)->type.dtype == DType::F32;
+  int64_t k = op.operand(0)->type.shape[1];
+  bool ragged = k % plan.shape->k != 0;
+  Operand tile_a(c, op.operand(0), 1, ragged, plan.steps.k_lane_mask);
+  Operand tile_b(c, op.operand(1), 0, ragged, plan.steps.k_lane_mask);
+  Operand &a = plan.transposed ? tile_b : tile_a, &b = plan.transposed ? tile_a : tile_b;
+  Regs start = initial(c, op);
+  bool partial = plan.steps.k_warp_mask != 0; // the addend comes in after the exchange, once
+  llvm::Type *type = c.type(acc_type);
+  Regs acc = partial ? Regs(start.size(), llvm::Constant::getNullValue(type)) : start;
+  int elements_a = plan.shape->a.elements(), elements_b = plan.shape->b.elements(),
+      elements_c = plan.shape->c.elements();
+  for (const MmaStep &step : plan.steps.steps) {
+    Regs c_elements;
+    for (int e = 0; e < elements_c; e++) {
+      int16_t r = step.c[size_t(e)];
+      c_elements.push_back(r < 0 ? llvm::Constant::getNullValue(type) : acc[size_t(r)]);
+    }
+    Regs words = acc_type == DType::F16 ? Regs(pack_words(c, acc_type, c_elements)) : c_elements;
+    // Small terms first: they would be lost in the large sum.
+    if (split) {
+      words = nvvm::mma(c.b, *instr, a.words(step.a, elements_a, true), b.words(step.b, elements_b), words);
+      words = nvvm::mma(c.b, *instr, a.words(step.a, elements_a), b.words(step.b, elements_b, true), words);
+    }
+    words = nvvm::mma(c.b, *instr, a.words(step.a, elements_a), b.words(step.b, elements_b), words);
+    if (acc_type == DType::F16) words = unpack_words(c, acc_type, words, elements_c);
+    for (int e = 0; e < elements_c; e++)
+      if (step.c[size_t(e)] >= 0) acc[size_t(step.c[size_t(e)])] = words[size_t(e)];
+  }
+  if (partial) {
+    exchange(c, op, plan, acc);
+    if (op.operands.size() == 3)
+      for (int r : plan.exchanged)
+        acc[size_t(r)] = is_float(acc_type) ? c.b.CreateFAdd(start[size_t(r)], acc[size_t(r)])
+                                            : c.b.CreateAdd(start[size_t(r)], acc[size_t(r)]);
+  }
+  finish(c, op, std::move(acc));
+}
+
+// For each element of C in turn, the products along K in ascending order. Only K inside the exact extent is visited.
+void multiply_adds(LowerCtx &c, const Op &op) {
+  const ir::Value *a = op.operand(0), *b = op.operand(1);
+  const RegLayout &la = c.layout(a), &lb = c.layout(b), &lc = c.layout(op.result());
+  auto check = [&](const RegLayout &l, bool is_b) {
+    RegLayout need = fma_operand_layout(lc, is_b, l.shape);
+    TKC_CHECK(same_lanes(l, need), "a product without tensor cores needs layout {}, not {}", need.to_string(),
+              l.to_string());
+  };
+  check(la, false), check(lb, true);
+  F2Span regs_a(la.reg), regs_b(lb.reg);
+  TileSpace sa = la.space(), sb = lb.space(), sc = lc.space();
+  DType t = op.result()->type.dtype;
+  llvm::Type *type = c.type(t);
+  auto wide = [&](Value *v, DType from) -> Value * {
+    if (v->getType() == type) return v;
+    if (is_float(t)) return c.b.CreateFPExt(v, type);
+    return is_signed(from) ? c.b.CreateSExt(v, type) : c.b.CreateZExt(v, type);
+  };
+  Regs acc = initial(c, op);
+  for (int64_t k = 0; k < a->type.shape[1]; k++)
+    for (int r : lc.live_regs()) {
+      if (representative(lc, r) != r) continue;
+      uint32_t e = lc.reg_part(r);
+      std::array<int64_t, 2> at_a = {sc.coord(e, 0), k}, at_b = {k, sc.coord(e, 1)};
+      auto ra = regs_a.solve(sa.element(at_a)), rb = regs_b.solve(sb.element(at_b));
+      TKC_CHECK(ra && rb, "a product without tensor cores of layouts {} and {}", la.to_string(), lb.to_string());
+      Value *x = wide(c.regs(a)[size_t(*ra)], a->type.dtype), *y = wide(c.regs(b)[size_t(*rb)], b->type.dtype);
+      Value *&sum = acc[size_t(r)];
+      sum = is_float(t) ? nvvm::fma_rn(c.b, x, y, sum) : c.b.CreateAdd(c.b.CreateMul(x, y), sum);
+    }
+  finish(c, op, std::move(acc));
+}
+
+} // namespace
+
+void lower_Mma(LowerCtx &c, const Op &op) {
+  bool ieee = op.attrs.has("precision") && op.attrs.s("precision") == "ieee" && op.operand(0)->type.dtype == DType::F32;
+  if (ieee || op.attrs.s("shape") == "fma") {
+    multiply_adds(c, op);
+    return;
+  }
+  auto plan = mma_plan(op);
+  TKC_CHECK(plan.has_value(), "mma of {} with shape {}", dtype_name(op.operand(0)->type.dtype), op.attrs.s("shape"));
+  tensor_cores(c, op, *plan);
+}
+
+} // namespace tkc::ops

@@ -1,0 +1,161 @@
+#include "ops/scratch.h"
+#include "support/check.h"
+#include <algorithm>
+#include <bit>
+
+namespace tkc::ops {
+
+using ir::Op;
+using ir::OpKind;
+
+DType accumulator(DType t) { return t == DType::F16 || t == DType::BF16 ? DType::F32 : t; }
+
+int64_t scratch_bytes(DType t) { return std::max<int64_t>(4, dtype_bytes(accumulator(t))); }
+
+namespace {
+uint32_t zero_bits(const std::vector<uint32_t> &part) {
+  uint32_t mask = 0;
+  for (size_t i = 0; i < part.size(); i++) mask |= uint32_t(part[i] == 0) << i;
+  return mask;
+}
+} // namespace
+
+PackedThreads pack_threads(const RegLayout &l, uint32_t lane_skip, uint32_t warp_skip) {
+  PackedThreads out;
+  out.lane_skip = lane_skip, out.warp_skip = warp_skip;
+  for (size_t i = 0; i < l.lane.size(); i++)
+    out.lane.push_back(lane_skip >> i & 1 ? 0 : uint32_t(std::exchange(out.count, out.count * 2)));
+  for (size_t i = 0; i < l.warp.size(); i++)
+    out.warp.push_back(warp_skip >> i & 1 ? 0 : uint32_t(std::exchange(out.count, out.count * 2)));
+  return out;
+}
+
+ReduceExchange reduce_exchange(const RegLayout &operand, int64_t axis) {
+  ReduceExchange out;
+  out.axis = operand.axis_bits(int(axis));
+  out.threads = pack_threads(operand, out.axis.lane | zero_bits(operand.lane), zero_bits(operand.warp));
+  for (int r : operand.live_regs()) out.result_regs.push_back(operand.sliced_reg(int(axis), r));
+  std::sort(out.result_regs.begin(), out.result_regs.end());
+  out.result_regs.erase(std::unique(out.result_regs.begin(), out.result_regs.end()), out.result_regs.end());
+  return out;
+}
+
+int64_t reduce_scratch(const Op &op) {
+  const ir::Value *x = op.operand(0);
+  if (!x->layout) return 0;
+  ReduceExchange e = reduce_exchange(*x->layout, op.attrs.i("axis"));
+  if (e.axis.warp == 0) return 0;
+  int64_t slot = scratch_bytes(x->type.dtype);
+  if (op.kind == OpKind::ArgMax || op.kind == OpKind::ArgMin) slot += 4; // the index
+  else slot = std::max(slot, scratch_bytes(op.result()->type.dtype));
+  return slot * int64_t(e.result_regs.size()) * e.threads.count;
+}
+
+std::optional<std::vector<ScanBit>> scan_bits(const RegLayout &l, int64_t axis) {
+  TileSpace s = l.space();
+  uint32_t mask = s.mask(int(axis));
+  std::vector<std::optional<ScanBit>> found(size_t(s.log2[size_t(axis)]));
+  auto visit = [&](const std::vector<uint32_t> &part, ScanBit::Kind kind) {
+    for (size_t i = 0; i < part.size(); i++) {
+      if (!(part[i] & mask)) continue;
+      if (!std::has_single_bit(part[i])) return false;
+      auto &slot = found[size_t(std::countr_zero(part[i]) - s.shift[size_t(axis)])];
+      if (slot) return false;
+      slot = ScanBit{kind, int(i)};
+    }
+    return true;
+  };
+  if (!visit(l.reg, ScanBit::Register) || !visit(l.lane, ScanBit::Lane) || !visit(l.warp, ScanBit::Warp))
+    return std::nullopt;
+  std::vector<ScanBit> out;
+  for (const auto &b : found) out.push_back(*b); // a valid layout holds every bit
+  return out;
+}
+
+std::vector<ScanExchange> scan_exchanges(const RegLayout &l, const std::vector<ScanBit> &bits) {
+  std::vector<ScanExchange> out;
+  uint32_t reg_skip = zero_bits(l.reg), lane_skip = zero_bits(l.lane);
+  for (size_t i = 0; i < bits.size(); i++) {
+    if (bits[i].kind == ScanBit::Register) reg_skip |= 1u << bits[i].index;
+    if (bits[i].kind == ScanBit::Lane) lane_skip |= 1u << bits[i].index;
+    if (bits[i].kind != ScanBit::Warp) continue;
+    if (!out.empty() && out.back().first + out.back().count == i) {
+      out.back().count++;
+      continue;
+    }
+    ScanExchange e;
+    e.first = i, e.count = 1;
+    for (int r : l.live_regs())
+      if (!(uint32_t(r) & reg_skip)) e.registers.push_back(r);
+    e.threads = pack_threads(l, lane_skip, zero_bits(l.warp));
+    out.push_back(std::move(e));
+  }
+  return out;
+}
+
+int64_t scan_scratch(const Op &op) {
+  const ir::Value *x = op.operand(0);
+  if (!x->layout) return 0;
+  auto bits = scan_bits(*x->layout, op.attrs.i("axis"));
+  if (!bits) return 0; // the layout is not one for scans (yet)
+  int64_t bytes = 0;
+  for (const ScanExchange &e : scan_exchanges(*x->layout, *bits))
+    bytes += scratch_bytes(x->type.dtype) * int64_t(e.registers.size()) * e.threads.count;
+  return bytes;
+}
+
+std::optional<MmaPlan> mma_plan(const Op &op) {
+  const ir::Value *a = op.operand(0), *b = op.operand(1), *c = op.result();
+  if (!a->layout || !b->layout || !c->layout || !op.attrs.has("shape")) return std::nullopt;
+  MmaPlan plan;
+  plan.transposed = op.attrs.i_or("transposed", 0) != 0;
+  DType ta = a->type.dtype == DType::F32 ? DType::TF32 : a->type.dtype;
+  DType tb = b->type.dtype == DType::F32 ? DType::TF32 : b->type.dtype;
+  plan.a_type = plan.transposed ? tb : ta;
+  plan.b_type = plan.transposed ? ta : tb;
+  plan.shape = find_mma_shape(op.attrs.s("shape"), plan.a_type);
+  if (!plan.shape) return std::nullopt;
+  const std::vector<int64_t> &t = op.attrs.ints("tiling");
+  WarpTiling tiling{t[0], t[1], t[2], op.attrs.i_or("interleave", 0) != 0};
+  int64_t m = a->type.shape[0], k = a->type.shape[1], n = b->type.shape[1];
+  plan.steps = mma_steps(*plan.shape, m, n, k, tiling, plan.transposed, *a->layout, *b->layout, *c->layout);
+  if (plan.steps.k_warp_mask)
+    for (int r : c->layout->live_regs())
+      if (!(uint32_t(r) & zero_bits(c->layout->reg))) plan.exchanged.push_back(r);
+  return plan;
+}
+
+int64_t mma_scratch(const Op &op) {
+  if (!op.attrs.has("tiling") || op.attrs.ints("tiling")[2] == 1) return 0;
+  auto plan = mma_plan(op);
+  if (!plan || plan->exchanged.empty()) return 0;
+  int64_t slot = scratch_bytes(op.result()->type.dtype), per_access = 16 / slot;
+  int64_t accesses = (int64_t(plan->exchanged.size()) + per_access - 1) / per_access;
+  return op.result()->layout->num_warps() * accesses * 32 * 16;
+}
+
+int64_t atomic_scratch(const Op &op) {
+  const ir::Value *old = op.result();
+  if (old->type.is_scalar()) return scratch_bytes(old->type.dtype);
+  if (!old->layout) return 0;
+  BitMasks free = old->layout->free_bits();
+  if (!free.warp) return 0;
+  int64_t regs = 0;
+  for (int r : old->layout->live_regs()) regs += (uint32_t(r) & free.reg) == 0;
+  return regs * scratch_bytes(old->type.dtype) * pack_threads(*old->layout, free.lane, free.warp).count;
+}
+
+RegLayout fma_operand_layout(const RegLayout &c, bool is_b, std::vector<int64_t> shape) {
+  RegLayout out{std::move(shape), {}, {}, {}};
+  TileSpace s = out.space(), of_c = c.space();
+  int dim = is_b ? 1 : 0;
+  auto project = [&](uint32_t v) { return uint32_t(of_c.coord(v, dim)) << s.shift[size_t(dim)]; };
+  for (int b = 0; b < s.log2[size_t(1 - dim)]; b++) out.reg.push_back(1u << (s.shift[size_t(1 - dim)] + b));
+  for (uint32_t v : c.reg)
+    if (uint32_t w = project(v)) out.reg.push_back(w);
+  for (uint32_t v : c.lane) out.lane.push_back(project(v));
+  for (uint32_t v : c.warp) out.warp.push_back(project(v));
+  return out;
+}
+
+} // namespace tkc::ops

@@ -1,0 +1,575 @@
+// The layout of every value, given the search variables.
+//
+// Two passes over the structured IR. The backward pass collects what users would like (`want`): products want fragment
+// layouts of their operands, and the wish travels through pointwise and structural ops to loads and loop arguments. The
+// forward pass gives every value its home layout: products and forced loop arguments first, loads the cheaper of "as
+// wanted" and "coalesced, converted later", pointwise ops the candidate with the least conversion. Values that can be made
+// in any layout at no cost (iota, broadcasts, and pointwise ops of nothing else) wait until their first user tells.
+// Limits: one home per value; a second layout is a conversion at the use (apply_layouts shares equal ones).
+#include "ir/op_def.h"
+#include "passes/layout_choice.h"
+#include <cmath>
+
+namespace tkc::passes {
+
+using ir::Block;
+using ir::LayoutKind;
+using ir::Op;
+using ir::OpKind;
+using ir::Value;
+
+int64_t trip_estimate(const Op &loop) {
+  int64_t bounds[3];
+  for (size_t i = 0; i < 3; i++) {
+    const Op *c = loop.operand(i)->op;
+    if (!c || c->kind != OpKind::Constant) return 64; // a run-time trip count
+    bounds[i] = c->attrs.i("value");
+  }
+  return bounds[2] > 0 && bounds[1] > bounds[0] ? (bounds[1] - bounds[0] + bounds[2] - 1) / bounds[2] : 0;
+}
+
+namespace {
+
+bool is_tile(const Value *v) { return v->type.is_tile() && !v->type.is_scalar(); }
+
+class Propagation {
+public:
+  Propagation(ir::Function &f, const LayoutVariables &v, LayoutCost &cost) : f_(f), vars_(v), cost_(cost) {}
+
+  LayoutPlan run() {
+    scalar_ = replicated({}, vars_.warps);
+    wish_block(f_.body, 1);
+    for (Value *v : f_.body->args)
+      if (v->type.is_tile()) set(v, scalar_);
+    forward_block(f_.body, 1);
+    for (Value *v : unassigned_) // made for nobody that cares
+      if (!home(v)) demand(v, default_layout(v));
+    return std::move(plan_);
+  }
+
+private:
+  // ---- homes
+  std::optional<RegLayout> &home(const Value *v) {
+    size_t id = size_t(v->id);
+    if (plan_.home.size() <= id) plan_.home.resize(id + 64);
+    return plan_.home[id];
+  }
+  void set(const Value *v, RegLayout l) { home(v) = std::move(l); }
+
+  RegLayout default_layout(const Value *v) const {
+    std::vector<int> order;
+    for (int d = int(v->type.rank()) - 1; d >= 0; d--) order.push_back(d);
+    int64_t inner = v->type.shape.empty() ? 1 : v->type.shape.back();
+    int64_t vec = std::max<int64_t>(1, std::min<int64_t>(16 / dtype_bytes(v->type.dtype), int64_t(1) << log2_ceil(inner)));
+    while (vec > 1 && inner % vec) vec /= 2;
+    return blocked(v->type.shape, order, vec, vars_.warps);
+  }
+
+  // ---- wishes
+  struct Wish {
+    RegLayout layout;
+    double weight;
+  };
+  std::optional<Wish> &wish(const Value *v) {
+    size_t id = size_t(v->id);
+    if (wishes_.size() <= id) wishes_.resize(id + 64);
+    return wishes_[id];
+  }
+  void wish_for(const Value *v, const RegLayout &l, double weight) {
+    if (!is_tile(v) || l.shape != v->type.shape) return;
+    auto &w = wish(v);
+    if (!w || w->weight < weight) w = Wish{l, weight};
+  }
+
+  const MmaConfig &config(const Op *op) const { return vars_.products.at(op); }
+  RegLayout operand_layout(const Op *op, Role role) const {
+    const MmaConfig &c = config(op);
+    const Value *v = role == Role::A ? op->operand(0) : role == Role::B ? op->operand(1) : op->result();
+    if (c.shape) return mma_operand_layout(*c.shape, role, v->type.shape, c.tiling, c.transposed);
+    // Without tensor cores: the accumulator is spread over the threads, each holds its rows of A and columns of B.
+    RegLayout acc = default_layout(op->result());
+    if (role == Role::C) return acc;
+    // A[m, k] where C has (m, n): the threads' m, all of k in registers.
+    RegLayout side = acc.slice(role == Role::A ? 1 : 0).insert_axis(role == Role::A ? 1 : 0);
+    std::vector<int64_t> shape = v->type.shape;
+    RegLayout full = side.broadcast_to(shape);
+    return full;
+  }
+
+  void wish_block(Block *block, double weight) {
+    for (size_t i = block->ops.size(); i-- > 0;) wish_op(block->ops[i], weight);
+  }
+
+  void wish_op(Op *op, double weight) {
+    const ir::OpDef &d = ir::def(*op);
+    switch (op->kind) {
+    case OpKind::Mma:
+      wish_for(op->operand(0), operand_layout(op, Role::A), weight);
+      wish_for(op->operand(1), operand_layout(op, Role::B), weight);
+      if (op->operands.size() > 2) wish_for(op->operand(2), operand_layout(op, Role::C), 2 * weight);
+      return;
+    case OpKind::For: {
+      Block *body = op->regions[0];
+      double inner = weight * double(std::max<int64_t>(1, trip_estimate(*op)));
+      for (int round = 0; round < 2; round++) {
+        Op *yield = body->terminator();
+        for (size_t i = 0; i < op->results.size(); i++) {
+          if (auto &w = wish(op->results[i])) wish_for(yield->operand(i), w->layout, w->weight * 0.5);
+          if (auto &w = wish(body->args[i + 1])) wish_for(yield->operand(i), w->layout, w->weight * 0.9);
+        }
+        wish_block(body, inner);
+        for (size_t i = 0; i < op->results.size(); i++) {
+          // The layout of a product's own accumulator comes back to the argument through the yield.
+          Value *y = yield->operand(i);
+          if (y->op && y->op->kind == OpKind::Mma && !wish(body->args[i + 1])) wish_for(body->args[i + 1], operand_layout(y->op, Role::C), inner * 0.5);
+        }
+      }
+      for (size_t i = 0; i < op->results.size(); i++)
+        if (auto &w = wish(body->args[i + 1])) wish_for(op->operand(i + 3), w->layout, weight);
+      return;
+    }
+    case OpKind::While: {
+      double inner = weight * 16;
+      wish_block(op->regions[1], inner);
+      wish_block(op->regions[0], inner);
+      for (size_t i = 0; i < op->operands.size(); i++)
+        if (auto &w = wish(op->regions[1]->args[i])) wish_for(op->operand(i), w->layout, weight);
+      return;
+    }
+    case OpKind::If:
+      for (Block *region : op->regions) {
+        for (size_t i = 0; i < op->results.size(); i++)
+          if (auto &w = wish(op->results[i])) wish_for(region->terminator()->operand(i), w->layout, w->weight);
+        wish_block(region, weight);
+      }
+      return;
+    default: break;
+    }
+    if (op->results.empty() || !is_tile(op->result())) return;
+    auto &w = wish(op->result());
+    if (!w) return;
+    Wish here = *w;
+    if (d.layout.kind == LayoutKind::Pointwise) {
+      for (Value *v : op->operands) wish_for(v, here.layout, here.weight);
+    } else if (d.layout.kind == LayoutKind::Structural && d.layout.backward && !op->operands.empty()) {
+      if (auto l = d.layout.backward(*op, here.layout)) wish_for(op->operand(0), *l, here.weight);
+    }
+  }
+
+  // ---- values made to order
+  static bool made_to_order(const Op *op) {
+    switch (op->kind) {
+    case OpKind::Iota:
+    case OpKind::Broadcast:
+    case OpKind::ExpandDims: return true;
+    default: return false;
+    }
+  }
+  bool waiting(const Value *v) { return is_tile(v) && !home(v); }
+
+  // Gives a waiting value the layout `l`, and so on up its operands.
+  void demand(Value *v, const RegLayout &l) {
+    TKC_CHECK(v->op, "a block argument waits for a layout");
+    set(v, l);
+    Op *op = v->op;
+    switch (ir::def(*op).layout.kind) {
+    case LayoutKind::Pointwise:
+      for (size_t i = 0; i < op->operands.size(); i++) require(op, i, l);
+      break;
+    case LayoutKind::Structural: {
+      if (op->operand(0)->type.is_scalar()) break;
+      auto from = ir::def(*op).layout.backward(*op, l);
+      TKC_CHECK(from, "`{}` cannot be made in every layout", ir::def(*op).name.s);
+      require(op, 0, *from);
+      break;
+    }
+    case LayoutKind::None:
+    case LayoutKind::Free:
+    case LayoutKind::Anchor: break;
+    }
+    add(cost_.pointwise(*op, l), plan_.cycles);
+  }
+
+  // Operand i of op must have layout l: a waiting value takes it, another is converted if it differs.
+  void require(Op *op, size_t i, const RegLayout &l) {
+    Value *v = op->operand(i);
+    if (!v->type.is_tile() || v->type.is_scalar()) return;
+    if (waiting(v)) {
+      demand(v, l);
+      return;
+    }
+    if (*home(v) == l) return;
+    double c = cost_.conversion(*home(v), l, v->type.dtype);
+    if (std::isinf(c)) plan_.problem = fmt::format("no conversion of {} from {} to {}", v->type.str(), home(v)->to_string(), l.to_string());
+    add(c, plan_.conversion_cycles);
+    plan_.conversions.push_back({op, int64_t(i), l});
+  }
+
+  // The home of an operand; a waiting one is settled first.
+  const RegLayout &settled(Op *op, size_t i) {
+    Value *v = op->operand(i);
+    if (waiting(v)) demand(v, wish(v) ? wish(v)->layout : default_layout(v));
+    return *home(v);
+  }
+
+  void add(double cycles, double &part) {
+    plan_.cycles += cycles * weight_;
+    if (&part != &plan_.cycles) part += cycles * weight_;
+  }
+
+  // ---- forward
+  void forward_block(Block *block, double weight) {
+    for (size_t i = 0; i < block->ops.size(); i++) {
+      weight_ = weight;
+      forward(block->ops[i]);
+    }
+  }
+
+  void pointwise(Op *op) {
+    std::vector<const RegLayout *> candidates;
+    bool all_waiting = true;
+    for (Value *v : op->operands)
+      if (is_tile(v) && !waiting(v)) {
+        all_waiting = false;
+        candidates.push_back(&*home(v));
+      }
+    Value *r = op->result();
+    if (all_waiting) {
+      bool any = false;
+      for (Value *v : op->operands) any |= is_tile(v);
+      if (!any) return set(r, scalar_);
+      unassigned_.push_back(r);
+      return; // waits too
+    }
+    if (wish(r)) candidates.push_back(&wish(r)->layout);
+    const RegLayout *best = candidates[0];
+    double least = INFINITY;
+    for (const RegLayout *l : candidates) {
+      double c = 0;
+      for (Value *v : op->operands)
+        if (is_tile(v) && !waiting(v) && !(*home(v) == *l)) c += cost_.conversion(*home(v), *l, v->type.dtype);
+      c += cost_.pointwise(*op, *l);
+      if (wish(r) && !(*l == wish(r)->layout)) c += cost_.conversion(*l, wish(r)->layout, r->type.dtype);
+      if (c < least) {
+        least = c;
+        best = l;
+      }
+    }
+    RegLayout chosen = *best;
+    for (size_t i = 0; i < op->operands.size(); i++) require(op, i, chosen);
+    add(cost_.pointwise(*op, chosen), plan_.cycles);
+    set(r, chosen);
+  }
+
+  // Index tiles of a gather or scatter: one per tile dim, the accessed tile's layout with the other dims sliced off.
+  void require_indices(Op *op, const RegLayout &l) {
+    const auto &drop = op->attrs.ints("drop"), &gather = op->attrs.ints("gather");
+    int dim = 0;
+    for (size_t d = 0; d < drop.size(); d++) {
+      if (drop[d]) continue;
+      if (gather[d]) {
+        RegLayout index = l;
+        for (int k = int(l.shape.size()) - 1; k >= 0; k--)
+          if (k != dim) index = index.slice(k);
+        require(op, d + 1, index);
+      }
+      dim++;
+    }
+  }
+  static size_t first_value(const Op *op) { return op->attrs.ints("drop").size() + 1; }
+
+  void load(Op *op) {
+    Value *r = op->result();
+    if (!is_tile(r)) return set(r, scalar_);
+    RegLayout coalesced = access_layout(*op, r->type.dtype, cost_, vars_.warps), chosen = coalesced;
+    double c = cost_.access(*op, coalesced, r->type.dtype, false);
+    if (auto &w = wish(r)) {
+      double direct = cost_.access(*op, w->layout, r->type.dtype, false);
+      double staged = c + cost_.conversion(coalesced, w->layout, r->type.dtype);
+      if (direct <= staged) {
+        chosen = w->layout;
+        c = direct;
+      }
+    }
+    require_indices(op, chosen);
+    for (size_t i = first_value(op); i < op->operands.size(); i++) require(op, i, chosen);
+    add(c, plan_.memory_cycles);
+    set(r, chosen);
+  }
+
+  void store(Op *op) {
+    size_t at = first_value(op);
+    Value *v = op->operand(at);
+    RegLayout chosen = scalar_;
+    if (is_tile(v)) {
+      RegLayout coalesced = access_layout(*op, v->type.dtype, cost_, vars_.warps);
+      chosen = coalesced;
+      double c = cost_.access(*op, coalesced, v->type.dtype, true);
+      if (!waiting(v)) {
+        double direct = cost_.access(*op, *home(v), v->type.dtype, true);
+        if (direct <= c + cost_.conversion(*home(v), coalesced, v->type.dtype)) {
+          chosen = *home(v);
+          c = direct;
+        }
+      }
+      add(c, plan_.memory_cycles);
+    }
+    require_indices(op, chosen);
+    for (size_t i = at; i < op->operands.size(); i++) require(op, i, chosen);
+    if (!op->results.empty()) set(op->result(), chosen);
+  }
+
+  void product(Op *op) {
+    RegLayout a = operand_layout(op, Role::A), b = operand_layout(op, Role::B), c = operand_layout(op, Role::C);
+    require(op, 0, a);
+    require(op, 1, b);
+    if (op->operands.size() > 2) require(op, 2, c);
+    add(cost_.product(*op, config(op), a, b, c), plan_.product_cycles);
+    set(op->result(), c);
+  }
+
+  // Result of slice, insert, concat: the changed dims sit in registers unless the piece is a sub-tile of the registers.
+  std::vector<bool> changed_dims(const std::vector<int64_t> &a, const std::vector<int64_t> &b) const {
+    std::vector<bool> out;
+    for (size_t d = 0; d < a.size(); d++) out.push_back(a[d] != b[d]);
+    return out;
+  }
+
+  void slice(Op *op) {
+    const Value *x = op->operand(0);
+    const RegLayout &l = settled(op, 0);
+    const auto &starts = op->attrs.ints("starts"), &sizes = op->attrs.ints("sizes");
+    std::vector<bool> dims = changed_dims(x->type.shape, sizes);
+    if (auto part = l.subtile(starts, sizes)) return set(op->result(), part->layout);
+    RegLayout whole = in_registers_only(l, dims) ? l : register_axes_layout(x->type.shape, dims, vars_.warps);
+    require(op, 0, whole);
+    set(op->result(), with_register_axes(whole, sizes, dims));
+  }
+
+  void insert(Op *op) {
+    const Value *x = op->operand(0), *y = op->operand(1);
+    const auto &starts = op->attrs.ints("starts");
+    std::vector<bool> dims = changed_dims(x->type.shape, y->type.shape);
+    const RegLayout &l = settled(op, 0);
+    if (auto part = l.subtile(starts, y->type.shape)) {
+      RegLayout whole = l;
+      require(op, 1, part->layout);
+      return set(op->result(), whole);
+    }
+    RegLayout whole = in_registers_only(l, dims) ? l : register_axes_layout(x->type.shape, dims, vars_.warps);
+    require(op, 0, whole);
+    require(op, 1, with_register_axes(whole, y->type.shape, dims));
+    set(op->result(), whole);
+  }
+
+  void concat(Op *op) {
+    std::vector<bool> dims(op->result()->type.shape.size(), false);
+    dims[size_t(op->attrs.i("axis"))] = true;
+    RegLayout whole = register_axes_layout(op->result()->type.shape, dims, vars_.warps);
+    for (size_t i = 0; i < op->operands.size(); i++)
+      require(op, i, with_register_axes(whole, op->operand(i)->type.shape, dims));
+    set(op->result(), whole);
+  }
+
+  // The layout of a tile that differs from `whole` only in extents of dims held in registers.
+  RegLayout with_register_axes(const RegLayout &whole, const std::vector<int64_t> &shape, const std::vector<bool> &dims) const {
+    TileSpace from = whole.space(), to{shape};
+    auto move = [&](uint32_t basis) {
+      uint32_t out = 0;
+      for (int d = 0; d < from.rank; d++)
+        if (!dims[size_t(d)]) out |= uint32_t(from.coord(basis, d)) << to.shift[size_t(d)];
+      return out;
+    };
+    RegLayout out;
+    out.shape = shape;
+    for (uint32_t b : whole.lane) out.lane.push_back(move(b));
+    for (uint32_t b : whole.warp) out.warp.push_back(move(b));
+    for (uint32_t b : whole.reg)
+      if (uint32_t m = move(b)) out.reg.push_back(m);
+    for (int d = from.rank - 1; d >= 0; d--)
+      if (dims[size_t(d)])
+        for (int bit = 0; bit < to.log2[size_t(d)]; bit++) out.reg.push_back(1u << (to.shift[size_t(d)] + bit));
+    return out;
+  }
+
+  void loop(Op *op) {
+    Block *body = op->regions[0];
+    for (size_t i = 0; i < 3; i++) settled(op, i);
+    double outer = weight_, inner = weight_ * double(std::max<int64_t>(1, trip_estimate(*op)));
+    set(body->args[0], scalar_);
+    for (size_t i = 0; i < op->results.size(); i++) {
+      Value *arg = body->args[i + 1], *init = op->operand(i + 3);
+      if (!is_tile(arg)) {
+        set(arg, scalar_);
+        continue;
+      }
+      RegLayout l;
+      if (auto it = vars_.carried.find(arg); it != vars_.carried.end()) l = it->second;
+      else if (wish(arg)) l = wish(arg)->layout;
+      else l = settled(op, i + 3);
+      set(arg, l);
+      require(op, i + 3, l);
+      (void)init;
+    }
+    forward_block(body, inner);
+    weight_ = inner;
+    Op *yield = body->terminator();
+    for (size_t i = 0; i < op->results.size(); i++) {
+      Value *arg = body->args[i + 1], *y = yield->operand(i);
+      if (is_tile(arg)) {
+        if (!waiting(y)) plan_.yielded.emplace(arg, *home(y));
+        require(yield, i, *home(arg));
+      }
+      set(op->results[i], *home(arg));
+    }
+    weight_ = outer;
+  }
+
+  void while_loop(Op *op) {
+    std::vector<RegLayout> layouts;
+    for (size_t i = 0; i < op->operands.size(); i++) {
+      Value *arg = op->regions[1]->args[i];
+      layouts.push_back(!is_tile(arg) ? scalar_ : wish(arg) ? wish(arg)->layout : settled(op, i));
+      require(op, i, layouts[i]);
+      for (Block *region : op->regions) set(region->args[i], layouts[i]);
+      set(op->results[i], layouts[i]);
+    }
+    double outer = weight_;
+    for (size_t r = 0; r < 2; r++) {
+      forward_block(op->regions[r], outer * 16);
+      weight_ = outer * 16;
+      Op *yield = op->regions[r]->terminator();
+      for (size_t i = 0; i < yield->operands.size(); i++) {
+        if (r == 1) require(yield, i, layouts[i]);
+        else settled(yield, i);
+      }
+    }
+    weight_ = outer;
+  }
+
+  void branch(Op *op) {
+    double outer = weight_;
+    for (Block *region : op->regions) forward_block(region, outer);
+    weight_ = outer;
+    for (size_t i = 0; i < op->results.size(); i++) {
+      Value *r = op->results[i];
+      RegLayout l = scalar_;
+      if (is_tile(r)) {
+        if (wish(r)) {
+          l = wish(r)->layout;
+        } else {
+          Value *first = nullptr;
+          for (Block *region : op->regions)
+            if (Value *y = region->terminator()->operand(i); !first && !waiting(y)) first = y;
+          l = first ? *home(first) : default_layout(r);
+        }
+        for (Block *region : op->regions) require(region->terminator(), i, l);
+      }
+      set(r, l);
+    }
+  }
+
+  void reduce(Op *op) {
+    int axis = int(op->attrs.i("axis"));
+    RegLayout l = settled(op, 0);
+    if (!l.is_separable(axis)) {
+      l = default_layout(op->operand(0));
+      require(op, 0, l);
+    }
+    add(cost_.reduce(*op, l), plan_.cycles);
+    set(op->result(), op->result()->type.is_scalar() ? scalar_ : l.slice(axis));
+  }
+
+  void forward(Op *op) {
+    const ir::OpDef &d = ir::def(*op);
+    switch (op->kind) {
+    case OpKind::For: return loop(op);
+    case OpKind::While: return while_loop(op);
+    case OpKind::If: return branch(op);
+    case OpKind::Load: return load(op);
+    case OpKind::Mma: return product(op);
+    case OpKind::Slice: return slice(op);
+    case OpKind::Insert: return insert(op);
+    case OpKind::Concat: return concat(op);
+    case OpKind::Store:
+    case OpKind::AtomicAdd:
+    case OpKind::AtomicMax:
+    case OpKind::AtomicMin:
+    case OpKind::AtomicAnd:
+    case OpKind::AtomicOr:
+    case OpKind::AtomicXor:
+    case OpKind::AtomicExch:
+    case OpKind::AtomicCas: return store(op);
+    case OpKind::ReduceSum:
+    case OpKind::ReduceProd:
+    case OpKind::ReduceMax:
+    case OpKind::ReduceMin:
+    case OpKind::ReduceAny:
+    case OpKind::ReduceAll:
+    case OpKind::ArgMax:
+    case OpKind::ArgMin: return reduce(op);
+    case OpKind::CumSum:
+    case OpKind::CumProd:
+    case OpKind::CumMax:
+    case OpKind::CumMin: {
+      RegLayout l = scan_layout(*op, vars_.warps);
+      require(op, 0, l);
+      add(cost_.reduce(*op, l), plan_.cycles);
+      return set(op->result(), l);
+    }
+    case OpKind::Yield:
+    case OpKind::Return: return; // their users' business
+    default: break;
+    }
+    if (op->results.empty()) {
+      for (size_t i = 0; i < op->operands.size(); i++)
+        if (op->operand(i)->type.is_tile()) settled(op, i);
+      return;
+    }
+    Value *r = op->result();
+    if (!r->type.is_tile()) return;
+    if (!is_tile(r)) return set(r, scalar_);
+    if (made_to_order(op)) {
+      unassigned_.push_back(r);
+      return;
+    }
+    if (d.layout.kind == LayoutKind::Pointwise) return pointwise(op);
+    if (d.layout.kind == LayoutKind::Structural) {
+      if (waiting(op->operand(0)) && d.layout.backward && wish(r) && d.layout.backward(*op, wish(r)->layout)) {
+        require(op, 0, *d.layout.backward(*op, wish(r)->layout));
+        return set(r, wish(r)->layout);
+      }
+      RegLayout from = is_tile(op->operand(0)) ? settled(op, 0) : scalar_;
+      auto l = d.layout.forward ? d.layout.forward(*op, from) : std::nullopt;
+      if (!l) { // a reshape whose padding is in the way of this layout: try the coalesced one
+        from = default_layout(op->operand(0));
+        l = d.layout.forward ? d.layout.forward(*op, from) : std::nullopt;
+        if (l) require(op, 0, from);
+      }
+      if (!l) {
+        plan_.problem = fmt::format("`{}` of {} to {}: the extents are not powers of two where they are split", d.name.s, op->operand(0)->type.str(), r->type.str());
+        l = default_layout(r);
+      }
+      return set(r, *l);
+    }
+    plan_.problem = fmt::format("`{}` has no layout rule", d.name.s);
+    set(r, default_layout(r));
+  }
+
+  ir::Function &f_;
+  const LayoutVariables &vars_;
+  LayoutCost &cost_;
+  LayoutPlan plan_;
+  RegLayout scalar_;
+  std::vector<std::optional<Wish>> wishes_;
+  std::vector<Value *> unassigned_;
+  double weight_ = 1;
+};
+
+} // namespace
+
+LayoutPlan propagate_layouts(ir::Function &f, const LayoutVariables &v, LayoutCost &cost) {
+  return Propagation(f, v, cost).run();
+}
+
+} // namespace tkc::passes

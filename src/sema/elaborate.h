@@ -1,0 +1,176 @@
+// The elaborator: walks the syntax tree of one kernel or reference with an environment of compile-time values and IR values,
+// inlines functions, and emits typed IR. Errors are reported and poison the value; elaboration goes on, so that all errors
+// of an instance come out at once.
+#pragma once
+#include "ir/builder.h"
+#include "sema/program.h"
+#include "sema/value.h"
+#include <map>
+#include <set>
+
+namespace tkc::ir {
+struct Target;
+}
+
+namespace tkc::sema {
+
+// A call of an input generator in a verify block: normal(0, 3). Its values become the argument `param` of the function.
+struct GeneratorCall {
+  std::string param;
+  std::string kind; // uniform, normal, bernoulli, integers, constant, edge
+  std::vector<double> args;
+};
+
+class Elaborator {
+public:
+  Elaborator(Program &program, ir::Function &function, Diagnostics &diags, const ir::Target *target);
+
+  // ---- environment
+  struct Var {
+    SV value;
+    bool is_var = false;
+    bool initialised = true;
+    SourceLoc loc;
+    std::optional<ir::Type> declared;
+  };
+  void push_scope() { scopes_.emplace_back(); }
+  void pop_scope() { scopes_.pop_back(); }
+  void define(const ast::Name &name, SV value, bool is_var = false);
+  Var *lookup(const std::string &name);
+  void enter_file(Scope *file) { file_ = file; }
+
+  // ---- statements (elaborate_stmt.cpp)
+  // Elaborates a body. Returns what `return` gave (empty without one).
+  std::optional<std::vector<SV>> body(const std::vector<ast::StmtPtr> &stmts);
+
+  // ---- expressions (elaborate_expr.cpp, index.cpp, call.cpp)
+  SV expr(const ast::Expr &e);
+  std::optional<int64_t> const_int(const ast::Expr &e, const char *what);
+  std::optional<bool> const_bool(const ast::Expr &e, const char *what);
+  std::optional<DType> dtype_of(const ast::Name &name); // a dtype or a generic type parameter
+  // A tile or scalar of the IR; numbers take dtype `want`, or i32 / the default float.
+  ir::Value *value(const SV &v, std::optional<DType> want = std::nullopt);
+  ir::Value *convert_shape(ir::Value *v, const std::vector<int64_t> &shape, SourceLoc loc); // broadcast; shapes fit
+  // value() converted to a type: numbers and scalars are broadcast, dtypes must agree. Null after an error.
+  ir::Value *value_as(const SV &v, const ir::Type &type, const char *what);
+  std::optional<ir::Type> type(const ast::Type &t); // tile and scalar types
+  std::optional<ir::Type> tile_type(const ast::Type &t); // also a tensor type, as the tile that holds all of it
+
+  // Sizes over a kernel's run-time symbols: grids, facts, extents (sizes.cpp).
+  std::optional<ir::SizeExpr> size(const ast::Expr &e);
+
+  ir::Builder &builder() { return b_; }
+  Diagnostics &diags() { return diags_; }
+  bool reference() const { return fn_.kind == ir::FunctionKind::Reference; }
+  void collect_generators(std::vector<GeneratorCall> *calls, std::vector<int64_t> shape, DType dtype) {
+    generators_ = calls, generator_shape_ = std::move(shape), generator_dtype_ = dtype;
+  }
+
+  std::set<std::string> size_symbols;  // names that size() may leave symbolic
+  std::set<const ir::Value *> written; // tensors that a store or an atomic names
+
+private:
+  template <typename... Args> SV error(SourceLoc loc, DiagKind kind, const Args &...args) {
+    note_calls(diags_.report(loc, kind, args...));
+    return SV::poison();
+  }
+  void note_calls(Diagnostic &d);
+  void note_calls_since(int64_t errors); // after inference reported at most one error
+
+  // statements
+  struct Flow { // what a statement did to control
+    bool returned = false;
+  };
+  Flow statement(const std::vector<ast::StmtPtr> &stmts, size_t &index);
+  Flow block(const std::vector<ast::StmtPtr> &stmts);
+  void let(const ast::Stmt &s);
+  void assign(const ast::Stmt &s);
+  void assign_to(const ast::Expr &target, SV value);
+  Flow if_stmt(const std::vector<ast::StmtPtr> &stmts, size_t &index);
+  void for_stmt(const ast::Stmt &s);
+  void while_stmt(const ast::Stmt &s);
+  Flow return_stmt(const ast::Stmt &s);
+  // Loop-carried and branch-merged variables: those assigned in `bodies` that exist outside.
+  std::vector<std::string> carried(std::initializer_list<const std::vector<ast::StmtPtr> *> bodies);
+  ir::Value *carried_value(const std::string &name);
+  void yield(const std::vector<std::string> &names, const std::vector<ir::Value *> &entry, const char *what, SourceLoc loc);
+
+  // expressions
+  SV name(const ast::Expr &e);
+  SV unary(const ast::Expr &e);
+  SV binary(const ast::Expr &e);
+  SV binary(ast::BinaryOp op, SV a, SV b, SourceLoc loc);
+  SV fold(ast::BinaryOp op, const SV &a, const SV &b, SourceLoc loc);
+  SV ternary(const ast::Expr &e);
+  SV member(const ast::Expr &e);
+  SV range(const ast::Expr &e);
+  SV shaped(const ast::Expr &e);
+
+  // indexing
+  SV index(const ast::Expr &e);
+  SV index_tensor(const ast::Expr &e, SV base);
+  SV index_tile(const ast::Expr &e, SV base);
+  std::optional<IndexItem> index_item(const ast::Expr &e);
+  // Compile-time [start, size) of a range in an extent; nullopt after an error or if it is not constant (`constant` false).
+  struct Span {
+    int64_t start = 0, size = 0;
+  };
+  std::optional<Span> constant_span(const Range &r, int64_t extent, SourceLoc loc, bool &constant);
+  struct TileAccess { // how an index list selects from a tile
+    std::vector<int64_t> starts, sizes;
+    std::vector<ir::Value *> dynamic; // one scalar per dim; empty if all starts are constants
+    std::vector<int64_t> result_shape;
+    std::vector<int64_t> new_axes; // positions of None in the result
+    bool ok = false;
+  };
+  TileAccess tile_access(const ast::Expr &e, ir::Value *base, bool allow_none);
+  SV materialise(const SV &view); // a view used as a tensor: a subview
+  struct Access { // operands and attributes that load, store and atomics share
+    std::vector<ir::Value *> operands;
+    ir::Attrs attrs;
+    std::vector<int64_t> shape;
+    bool ok = false;
+  };
+  Access access(const SV &view, SourceLoc loc);
+
+  // calls
+  SV call(const ast::Expr &e);
+  SV builtin(const ast::Expr &e, bool &handled);
+  SV call_function(const ast::Function &f, Scope *scope, const ast::Expr &e);
+  SV call_op(const std::vector<ir::OpKind> &kinds, const ast::Expr &e);
+  SV apply_op(ir::OpKind kind, const ast::Expr &e, std::vector<const ast::Expr *> &by_param);
+  bool bind_args(ir::OpKind kind, const ast::Expr &e, std::vector<const ast::Expr *> &by_param, std::vector<const ast::Expr *> &rest);
+  SV fold_math(const std::string &name, const std::vector<SV> &args, SourceLoc loc, bool &folded);
+  SV cast(DType t, const ast::Expr &e);
+  SV inline_ptx(const ast::Expr &e);
+  SV generator(const ast::Expr &e);
+  bool unify(const ast::Type &t, const SV &arg, const ast::Param &p, const ast::Function &f, std::map<std::string, SV> &generics);
+  std::vector<std::string> visible_names();
+  SV emit(ir::OpKind kind, std::vector<ir::Value *> operands, ir::Attrs attrs, SourceLoc loc, std::vector<SourceLoc> locs = {});
+
+  Program &program_;
+  ir::Function &fn_;
+  Diagnostics &diags_;
+  const ir::Target *target_;
+  ir::Builder b_;
+  Scope *file_;
+  std::vector<std::map<std::string, Var>> scopes_;
+  size_t scope_base_ = 0; // first scope of the function being inlined
+  struct Call {
+    const ast::Function *function;
+    SourceLoc loc;
+  };
+  std::vector<Call> calls_;
+  int64_t region_depth_ = 0;                  // inside run-time control flow of the current function
+  int64_t exits_ = 0;                         // of these regions, those that hold the rest after an early `return`
+  std::optional<std::vector<SV>> returned_;   // of the current function
+  std::vector<GeneratorCall> *generators_ = nullptr;
+  std::vector<int64_t> generator_shape_;
+  DType generator_dtype_ = DType::F64;
+  std::map<std::string, SV> const_cache_;
+};
+
+// The names assigned in a body, nested blocks included.
+void assigned_names(const std::vector<ast::StmtPtr> &stmts, std::set<std::string> &out);
+
+} // namespace tkc::sema

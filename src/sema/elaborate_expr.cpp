@@ -1,0 +1,552 @@
+// Expressions: names, operators, constants; everything but indexing and calls.
+#include "ir/size_expr.h"
+#include "sema/elaborate.h"
+#include <cmath>
+
+namespace tkc::sema {
+
+using ast::BinaryOp;
+using ast::ExprKind;
+using ir::OpKind;
+using Kind = SV::Kind;
+
+std::string SV::describe() const {
+  switch (kind) {
+  case Kind::Poison: return "an error";
+  case Kind::Int: return fmt::format("integer {}", i);
+  case Kind::Float: return fmt::format("number {}", f);
+  case Kind::Bool: return i ? "true" : "false";
+  case Kind::String: return "a string";
+  case Kind::DType: return fmt::format("type {}", dtype_name(dtype));
+  case Kind::Enum: return s;
+  case Kind::None: return "None";
+  case Kind::Value: return v->type.is_scalar() ? fmt::format("{} scalar", dtype_name(v->type.dtype)) : v->type.str();
+  case Kind::Tensor: return v->type.str();
+  case Kind::View: return fmt::format("a part of a {}; load(...) it", view->tensor->type.str());
+  case Kind::Range: return "a range";
+  case Kind::Tuple: return fmt::format("a tuple of {}", elements.size());
+  case Kind::Absent: return fmt::format("absent tensor `{}`", s);
+  case Kind::Effect: return "a call without value";
+  }
+  return "";
+}
+
+Elaborator::Elaborator(Program &program, ir::Function &function, Diagnostics &diags, const ir::Target *target)
+    : program_(program), fn_(function), diags_(diags), target_(target), b_(function, diags), file_(&program.root()) {
+  push_scope();
+}
+
+SV Elaborator::emit(OpKind kind, std::vector<ir::Value *> operands, ir::Attrs attrs, SourceLoc loc, std::vector<SourceLoc> locs) {
+  for (ir::Value *v : operands)
+    if (!v) return SV::poison();
+  const ir::OpDef &d = ir::def(kind);
+  if (target_ && target_->sm < d.min_sm)
+    return error(loc, DiagKind::unsupported_on_target, d.name.s, fmt::format("sm_{}", d.min_sm), target_->name);
+  int64_t errors = diags_.error_count();
+  ir::Op *op = b_.create(kind, std::move(operands), std::move(attrs), loc, locs);
+  note_calls_since(errors);
+  if (!op) return SV::poison();
+  return op->results.empty() ? SV::effect(loc) : SV::make_value(op->result(), loc);
+}
+
+static ir::Attrs attr(std::string_view key, ir::Attr v) {
+  ir::Attrs a;
+  a.set(key, std::move(v));
+  return a;
+}
+
+ir::Value *Elaborator::value(const SV &v, std::optional<DType> want) {
+  switch (v.kind) {
+  case Kind::Value: return v.v;
+  case Kind::Int: {
+    DType t = want.value_or(v.i == int32_t(v.i) ? DType::I32 : DType::I64);
+    if (is_float(t)) return b_.constant(t, double(v.i), v.loc);
+    if (is_bool(t)) break;
+    bool fits = t == DType::U64 ? v.i >= 0 : wrap_to(t, v.i) == v.i;
+    if (!fits) {
+      error(v.loc, DiagKind::constant_range, v.i, dtype_name(t));
+      return nullptr;
+    }
+    return b_.constant_int(t, v.i, v.loc);
+  }
+  case Kind::Float: {
+    DType t = want.value_or(reference() ? DType::F64 : DType::F32);
+    if (!is_float(t)) {
+      error(v.loc, DiagKind::type_mismatch, std::string(dtype_name(t)), v.describe());
+      return nullptr;
+    }
+    return b_.constant(t, v.f, v.loc);
+  }
+  case Kind::Bool:
+    if (want && !is_bool(*want)) break;
+    return b_.constant_int(DType::Bool, v.i, v.loc);
+  case Kind::Poison: return nullptr;
+  case Kind::Absent: error(v.loc, DiagKind::absent_tensor, v.s, v.s); return nullptr;
+  default: error(v.loc, DiagKind::not_a_value, v.describe()); return nullptr;
+  }
+  error(v.loc, DiagKind::type_mismatch, want ? std::string(dtype_name(*want)) : "a value", v.describe());
+  return nullptr;
+}
+
+ir::Value *Elaborator::convert_shape(ir::Value *v, const std::vector<int64_t> &shape, SourceLoc loc) {
+  if (v->type.shape == shape) return v;
+  if (!v->type.is_scalar())
+    while (v->type.rank() < int64_t(shape.size())) {
+      v = emit(OpKind::ExpandDims, {v}, attr("axis", int64_t(0)), loc).v;
+      if (!v) return nullptr;
+    }
+  if (v->type.shape == shape) return v;
+  return emit(OpKind::Broadcast, {v}, attr("shape", shape), loc).v;
+}
+
+ir::Value *Elaborator::value_as(const SV &v, const ir::Type &type, const char *what) {
+  ir::Value *x = value(v, type.dtype);
+  if (!x) return nullptr;
+  if (x->type.dtype != type.dtype) {
+    error(v.loc, DiagKind::dtype_mismatch, what, x->type.str(), type.str(), dtype_name(type.dtype));
+    return nullptr;
+  }
+  if (x->type.shape == type.shape) return x;
+  if (x->type.rank() <= type.rank()) {
+    int64_t shift = type.rank() - x->type.rank();
+    bool fits = true;
+    for (int64_t d = 0; d < x->type.rank(); d++) fits &= x->type.shape[d] == 1 || x->type.shape[d] == type.shape[d + shift];
+    if (fits) return convert_shape(x, type.shape, v.loc);
+  }
+  error(v.loc, DiagKind::type_mismatch, type.str(), x->type.str());
+  return nullptr;
+}
+
+std::optional<int64_t> Elaborator::const_int(const ast::Expr &e, const char *what) {
+  SV v = expr(e);
+  if (v.is(Kind::Int)) return v.i;
+  if (!v.is_poison()) error(e.loc, DiagKind::not_constant, what);
+  return std::nullopt;
+}
+
+std::optional<bool> Elaborator::const_bool(const ast::Expr &e, const char *what) {
+  SV v = expr(e);
+  if (v.is(Kind::Bool) || v.is(Kind::Int)) return v.i != 0;
+  if (!v.is_poison()) error(e.loc, DiagKind::not_constant, what);
+  return std::nullopt;
+}
+
+std::optional<DType> Elaborator::dtype_of(const ast::Name &n) {
+  if (auto t = parse_dtype(n.text)) return t;
+  if (Var *v = lookup(n.text); v && v->value.is(Kind::DType)) return v->value.dtype;
+  std::vector<std::string> names;
+  for (DType t : all_dtypes()) names.emplace_back(dtype_name(t));
+  std::string near = nearest_name(n.text, names);
+  error(n.loc, DiagKind::unknown_type, n.text, near.empty() ? "" : "; did you mean `" + near + "`?");
+  return std::nullopt;
+}
+
+std::optional<ir::Type> Elaborator::type(const ast::Type &t) {
+  if (t.kind == ast::TypeKind::Named) {
+    if (t.name.text == "int") return ir::Type::scalar(DType::I32);
+    auto d = dtype_of(t.name);
+    return d ? std::optional(ir::Type::scalar(*d)) : std::nullopt;
+  }
+  if (t.kind != ast::TypeKind::Tile) {
+    error(t.loc, DiagKind::type_mismatch, "a tile or scalar type", "a tensor type");
+    return std::nullopt;
+  }
+  return tile_type(t);
+}
+
+std::optional<ir::Type> Elaborator::tile_type(const ast::Type &t) {
+  if (t.kind == ast::TypeKind::Named) return type(t);
+  auto d = dtype_of(t.element);
+  std::vector<int64_t> shape;
+  for (const ast::ExprPtr &e : t.dims) {
+    auto n = const_int(*e, "a tile's extent");
+    if (!n) return std::nullopt;
+    if (*n < 1) {
+      error(e->loc, DiagKind::bad_extent, shape.size(), *n);
+      return std::nullopt;
+    }
+    shape.push_back(*n);
+  }
+  return d ? std::optional(ir::Type::tile(*d, shape)) : std::nullopt;
+}
+
+SV Elaborator::expr(const ast::Expr &e) {
+  switch (e.kind) {
+  case ExprKind::Int: return SV::make_int(e.int_value, e.loc);
+  case ExprKind::Float: return SV::make_float(e.float_value, e.loc);
+  case ExprKind::Bool: return SV::make_bool(e.int_value, e.loc);
+  case ExprKind::String: return SV::make(Kind::String, e.loc, [&](SV &s) { s.s = e.text; });
+  case ExprKind::None: return SV::make(Kind::None, e.loc, [](SV &) {});
+  case ExprKind::Name: return name(e);
+  case ExprKind::Unary: return unary(e);
+  case ExprKind::Binary: return binary(e);
+  case ExprKind::Ternary: return ternary(e);
+  case ExprKind::Call: return call(e);
+  case ExprKind::Shaped: return shaped(e);
+  case ExprKind::Index: return index(e);
+  case ExprKind::Member: return member(e);
+  case ExprKind::Range: return range(e);
+  case ExprKind::Tuple:
+  case ExprKind::List: {
+    SV out = SV::make(Kind::Tuple, e.loc, [](SV &) {});
+    for (const ast::ExprPtr &x : e.operands) {
+      SV v = expr(*x);
+      if (v.is_poison()) return v;
+      out.elements.push_back(std::move(v));
+    }
+    return out;
+  }
+  }
+  return SV::poison();
+}
+
+std::vector<std::string> Elaborator::visible_names() {
+  std::vector<std::string> out;
+  for (size_t i = scope_base_; i < scopes_.size(); i++)
+    for (const auto &[n, v] : scopes_[i]) out.push_back(n);
+  for (const auto &[n, v] : file_->functions) out.push_back(n);
+  for (const auto &[n, v] : file_->consts) out.push_back(n);
+  for (const auto &[n, v] : file_->enums) out.push_back(n);
+  return out;
+}
+
+SV Elaborator::name(const ast::Expr &e) {
+  if (Var *v = lookup(e.text)) {
+    if (!v->initialised) return error(e.loc, DiagKind::uninitialised_variable, e.text);
+    SV out = v->value;
+    out.loc = e.loc;
+    return out;
+  }
+  if (auto it = file_->consts.find(e.text); it != file_->consts.end()) {
+    auto [node, scope] = it->second;
+    std::string key = fmt::format("{}", fmt::ptr(node));
+    if (auto c = const_cache_.find(key); c != const_cache_.end()) {
+      if (c->second.is(Kind::None)) return error(e.loc, DiagKind::recursion, e.text);
+      SV out = c->second;
+      out.loc = e.loc;
+      return out;
+    }
+    const_cache_[key] = SV::make(Kind::None, e.loc, [](SV &) {}); // being evaluated
+    Scope *file = std::exchange(file_, scope);
+    size_t base = std::exchange(scope_base_, scopes_.size());
+    push_scope();
+    SV v = expr(*node->value);
+    pop_scope();
+    scope_base_ = base;
+    file_ = file;
+    if (!v.is_number() && !v.is(Kind::Tuple) && !v.is(Kind::String) && !v.is_poison())
+      v = error(node->value->loc, DiagKind::not_constant, "the value of a `const`");
+    const_cache_[key] = v;
+    v.loc = e.loc;
+    return v;
+  }
+  if (e.text == "inf") return SV::make_float(INFINITY, e.loc);
+  if (e.text == "nan") return SV::make_float(NAN, e.loc);
+  if (e.text == "pi") return SV::make_float(M_PI, e.loc);
+  if (auto t = parse_dtype(e.text)) return SV::make(Kind::DType, e.loc, [&](SV &s) { s.dtype = *t; });
+  if (file_->functions.count(e.text) || !ir::find_source_ops(e.text).empty())
+    return error(e.loc, DiagKind::not_callable, e.text, "it is a function; call it");
+  std::string near = nearest_name(e.text, visible_names());
+  return error(e.loc, DiagKind::unknown_name, e.text, near.empty() ? "" : "; did you mean `" + near + "`?");
+}
+
+SV Elaborator::unary(const ast::Expr &e) {
+  SV a = expr(*e.operands[0]);
+  if (a.is_poison()) return a;
+  a.loc = e.loc;
+  if (a.is(Kind::Tuple)) {
+    for (SV &x : a.elements) {
+      ir::Value *v = value(x);
+      x = e.unary == ast::UnaryOp::Neg ? emit(OpKind::Neg, {v}, {}, e.loc) : emit(OpKind::Not, {v}, {}, e.loc);
+    }
+    return a;
+  }
+  switch (e.unary) {
+  case ast::UnaryOp::Neg:
+    if (a.is(Kind::Int)) {
+      if (a.i == INT64_MIN) return error(e.loc, DiagKind::integer_overflow, fmt::format("-({})", a.i));
+      return SV::make_int(-a.i, e.loc);
+    }
+    if (a.is(Kind::Float)) return SV::make_float(-a.f, e.loc);
+    return emit(OpKind::Neg, {value(a)}, {}, e.loc, {e.operands[0]->loc});
+  case ast::UnaryOp::Not:
+    if (a.is(Kind::Bool) || a.is(Kind::Int)) return SV::make_bool(!a.i, e.loc);
+    return emit(OpKind::Not, {value(a)}, {}, e.loc, {e.operands[0]->loc});
+  case ast::UnaryOp::BitNot:
+    if (a.is(Kind::Int)) return SV::make_int(~a.i, e.loc);
+    return emit(OpKind::Not, {value(a)}, {}, e.loc, {e.operands[0]->loc});
+  }
+  return SV::poison();
+}
+
+static OpKind op_of(BinaryOp op) {
+  switch (op) {
+  case BinaryOp::Or:
+  case BinaryOp::BitOr: return OpKind::Or;
+  case BinaryOp::And:
+  case BinaryOp::BitAnd: return OpKind::And;
+  case BinaryOp::BitXor: return OpKind::Xor;
+  case BinaryOp::Eq: return OpKind::Eq;
+  case BinaryOp::Ne: return OpKind::Ne;
+  case BinaryOp::Lt: return OpKind::Lt;
+  case BinaryOp::Gt: return OpKind::Gt;
+  case BinaryOp::Le: return OpKind::Le;
+  case BinaryOp::Ge: return OpKind::Ge;
+  case BinaryOp::Shl: return OpKind::Shl;
+  case BinaryOp::Shr: return OpKind::Shr;
+  case BinaryOp::Add: return OpKind::Add;
+  case BinaryOp::Sub: return OpKind::Sub;
+  case BinaryOp::Mul: return OpKind::Mul;
+  case BinaryOp::Div: return OpKind::Div;
+  case BinaryOp::Rem: return OpKind::Rem;
+  }
+  return OpKind::Add;
+}
+
+SV Elaborator::fold(BinaryOp op, const SV &a, const SV &b, SourceLoc loc) {
+  auto overflow = [&] {
+    return error(loc, DiagKind::integer_overflow, fmt::format("{} {} {}", a.i, ast::spelling(op), b.i));
+  };
+  bool floats = a.is(Kind::Float) || b.is(Kind::Float);
+  double x = a.is(Kind::Float) ? a.f : double(a.i), y = b.is(Kind::Float) ? b.f : double(b.i);
+  int64_t out = 0;
+  switch (op) {
+  case BinaryOp::Or: return SV::make_bool(x != 0 || y != 0, loc);
+  case BinaryOp::And: return SV::make_bool(x != 0 && y != 0, loc);
+  case BinaryOp::Eq: return SV::make_bool(floats ? x == y : a.i == b.i, loc);
+  case BinaryOp::Ne: return SV::make_bool(floats ? x != y : a.i != b.i, loc);
+  case BinaryOp::Lt: return SV::make_bool(floats ? x < y : a.i < b.i, loc);
+  case BinaryOp::Gt: return SV::make_bool(floats ? x > y : a.i > b.i, loc);
+  case BinaryOp::Le: return SV::make_bool(floats ? x <= y : a.i <= b.i, loc);
+  case BinaryOp::Ge: return SV::make_bool(floats ? x >= y : a.i >= b.i, loc);
+  case BinaryOp::Add:
+    if (floats) return SV::make_float(x + y, loc);
+    return __builtin_add_overflow(a.i, b.i, &out) ? overflow() : SV::make_int(out, loc);
+  case BinaryOp::Sub:
+    if (floats) return SV::make_float(x - y, loc);
+    return __builtin_sub_overflow(a.i, b.i, &out) ? overflow() : SV::make_int(out, loc);
+  case BinaryOp::Mul:
+    if (floats) return SV::make_float(x * y, loc);
+    return __builtin_mul_overflow(a.i, b.i, &out) ? overflow() : SV::make_int(out, loc);
+  case BinaryOp::Div:
+  case BinaryOp::Rem:
+    if (floats && op == BinaryOp::Div) return SV::make_float(x / y, loc);
+    if (floats) return SV::make_float(std::fmod(x, y), loc);
+    if (b.i == 0) return error(loc, DiagKind::division_by_zero);
+    if (a.i == INT64_MIN && b.i == -1) return overflow();
+    return SV::make_int(op == BinaryOp::Div ? a.i / b.i : a.i % b.i, loc);
+  case BinaryOp::BitOr:
+  case BinaryOp::BitAnd:
+  case BinaryOp::BitXor:
+    if (floats) return error(loc, DiagKind::type_mismatch, "integers", (a.is(Kind::Float) ? a : b).describe());
+    out = op == BinaryOp::BitOr ? a.i | b.i : op == BinaryOp::BitAnd ? a.i & b.i : a.i ^ b.i;
+    return a.is(Kind::Bool) && b.is(Kind::Bool) ? SV::make_bool(out, loc) : SV::make_int(out, loc);
+  case BinaryOp::Shl:
+  case BinaryOp::Shr:
+    if (floats) return error(loc, DiagKind::type_mismatch, "integers", (a.is(Kind::Float) ? a : b).describe());
+    if (b.i < 0 || b.i > 62 || (op == BinaryOp::Shl && (a.i > INT64_MAX >> b.i || a.i < INT64_MIN >> b.i))) return overflow();
+    return SV::make_int(op == BinaryOp::Shl ? a.i << b.i : a.i >> b.i, loc);
+  }
+  return SV::poison();
+}
+
+SV Elaborator::binary(const ast::Expr &e) {
+  SV a = expr(*e.operands[0]);
+  // && and || of compile-time conditions do not look at what is decided: `has(x) && load(x[0]) > 0`.
+  if (a.is_number() && ((e.binary == BinaryOp::And && !a.i) || (e.binary == BinaryOp::Or && a.i))) return SV::make_bool(a.i, e.loc);
+  SV b = expr(*e.operands[1]);
+  return binary(e.binary, std::move(a), std::move(b), e.loc);
+}
+
+SV Elaborator::binary(BinaryOp op, SV a, SV b, SourceLoc loc) {
+  if (a.is_poison() || b.is_poison()) return SV::poison();
+  if (a.is_number() && b.is_number()) return fold(op, a, b, loc);
+  if (a.is(Kind::Tuple) || b.is(Kind::Tuple)) { // elementwise; a single value meets every element
+    size_t n = a.is(Kind::Tuple) ? a.elements.size() : b.elements.size();
+    if (a.is(Kind::Tuple) && b.is(Kind::Tuple) && a.elements.size() != b.elements.size())
+      return error(loc, DiagKind::wrong_tuple, a.elements.size(), b.elements.size());
+    SV out = SV::make(Kind::Tuple, loc, [](SV &) {});
+    for (size_t i = 0; i < n; i++)
+      out.elements.push_back(binary(op, a.is(Kind::Tuple) ? a.elements[i] : a, b.is(Kind::Tuple) ? b.elements[i] : b, loc));
+    return out;
+  }
+  if ((a.is(Kind::Enum) || a.is(Kind::DType)) && a.kind == b.kind && (op == BinaryOp::Eq || op == BinaryOp::Ne)) {
+    bool same = a.is(Kind::Enum) ? a.s == b.s : a.dtype == b.dtype;
+    return SV::make_bool(same == (op == BinaryOp::Eq), loc);
+  }
+  std::optional<DType> want;
+  if (a.is(Kind::Value)) want = a.v->type.dtype;
+  if (b.is(Kind::Value) && (!want || !a.is(Kind::Value))) want = b.v->type.dtype;
+  ir::Value *x = value(a, want), *y = value(b, want);
+  if (!x || !y) return SV::poison();
+  if (x->type.dtype != y->type.dtype) {
+    // Sizes and indices: i32 widens to i64 beside it.
+    auto widen = [&](ir::Value *v) { return emit(OpKind::Cast, {v}, attr("dtype", DType::I64), loc).v; };
+    if (x->type.dtype == DType::I32 && y->type.dtype == DType::I64 && x->type.is_scalar()) {
+      x = widen(x);
+    } else if (x->type.dtype == DType::I64 && y->type.dtype == DType::I32 && y->type.is_scalar()) {
+      y = widen(y);
+    } else {
+      DType wider = dtype_bits(x->type.dtype) >= dtype_bits(y->type.dtype) ? x->type.dtype : y->type.dtype;
+      return error(loc, DiagKind::dtype_mismatch, ast::spelling(op), x->type.str(), y->type.str(), dtype_name(wider));
+    }
+  }
+  // numpy's broadcasting: dims from the right, extent 1 fits everything.
+  int64_t rank = std::max(x->type.rank(), y->type.rank());
+  std::vector<int64_t> shape(static_cast<size_t>(rank));
+  for (int64_t d = 0; d < rank; d++) {
+    int64_t dx = d - (rank - x->type.rank()), dy = d - (rank - y->type.rank());
+    int64_t ex = dx < 0 ? 1 : x->type.shape[dx], ey = dy < 0 ? 1 : y->type.shape[dy];
+    if (ex != ey && ex != 1 && ey != 1)
+      return error(loc, DiagKind::shape_mismatch, ast::spelling(op), ir::shape_str(x->type.shape), ir::shape_str(y->type.shape), d, ex, ey);
+    shape[size_t(d)] = std::max(ex, ey);
+  }
+  SourceLoc la = a.loc, lb = b.loc;
+  x = convert_shape(x, shape, la);
+  y = x ? convert_shape(y, shape, lb) : nullptr;
+  return emit(op_of(op), {x, y}, {}, loc, {la, lb});
+}
+
+SV Elaborator::ternary(const ast::Expr &e) {
+  SV c = expr(*e.operands[0]);
+  if (c.is_poison()) return c;
+  if (c.is_number()) return expr(*e.operands[c.i ? 1 : 2]);
+  SV a = expr(*e.operands[1]), b = expr(*e.operands[2]);
+  if (a.is_poison() || b.is_poison()) return SV::poison();
+  std::optional<DType> want;
+  if (a.is(Kind::Value)) want = a.v->type.dtype;
+  else if (b.is(Kind::Value)) want = b.v->type.dtype;
+  else if (a.is(Kind::Float) || b.is(Kind::Float)) want = reference() ? DType::F64 : DType::F32;
+  ir::Value *x = value(a, want), *y = value(b, want), *k = value(c);
+  if (!x || !y || !k) return SV::poison();
+  std::vector<int64_t> shape = x->type.rank() >= y->type.rank() ? x->type.shape : y->type.shape;
+  if (k->type.rank() > int64_t(shape.size())) shape = k->type.shape;
+  auto fit = [&](ir::Value *v) { return value_as(SV::make_value(v, e.loc), v->type.with_shape(shape), "? :"); };
+  x = fit(x);
+  y = fit(y);
+  k = fit(k);
+  return emit(OpKind::Where, {k, x, y}, {}, e.loc);
+}
+
+SV Elaborator::member(const ast::Expr &e) {
+  const ast::Expr &base = *e.operands[0];
+  if (base.kind == ExprKind::Name && !lookup(base.text))
+    if (auto it = file_->enums.find(base.text); it != file_->enums.end()) {
+      std::vector<std::string> names;
+      for (size_t i = 0; i < it->second.first->values.size(); i++) {
+        names.push_back(it->second.first->values[i].text);
+        if (names.back() == e.text)
+          return SV::make(Kind::Enum, e.loc, [&](SV &s) { s.s = base.text + "." + e.text, s.i = int64_t(i); });
+      }
+      std::string near = nearest_name(e.text, names);
+      return error(e.name_loc, DiagKind::unknown_name, base.text + "." + e.text, near.empty() ? "" : "; did you mean `" + near + "`?");
+    }
+  SV a = expr(base);
+  if (a.is_poison()) return a;
+  if (e.text == "T" && a.is(Kind::Value)) {
+    int64_t rank = a.v->type.rank();
+    if (rank < 2) return error(e.loc, DiagKind::type_mismatch, "a tile of rank 2 or more", a.describe());
+    std::vector<int64_t> perm;
+    for (int64_t d = 0; d < rank; d++) perm.push_back(d);
+    std::swap(perm[size_t(rank - 1)], perm[size_t(rank - 2)]);
+    return emit(OpKind::Transpose, {a.v}, attr("perm", perm), e.loc);
+  }
+  if (e.text == "dtype" && (a.is(Kind::Value) || a.is(Kind::Tensor)))
+    return SV::make(Kind::DType, e.loc, [&](SV &s) { s.dtype = a.v->type.dtype; });
+  if (e.text == "shape" && a.is(Kind::Value)) {
+    SV out = SV::make(Kind::Tuple, e.loc, [](SV &) {});
+    for (int64_t n : a.v->type.shape) out.elements.push_back(SV::make_int(n, e.loc));
+    return out;
+  }
+  return error(e.name_loc, DiagKind::unknown_member, a.describe(), e.text);
+}
+
+SV Elaborator::range(const ast::Expr &e) {
+  SV out = SV::make(Kind::Range, e.loc, [](SV &s) { s.range = std::make_shared<Range>(); });
+  auto end = [&](size_t i) -> std::optional<SV> {
+    if (i >= e.operands.size() || !e.operands[i]) return std::nullopt;
+    return expr(*e.operands[i]);
+  };
+  out.range->lo = end(0);
+  (e.has_length ? out.range->length : out.range->hi) = end(1);
+  for (auto *x : {&out.range->lo, &out.range->hi, &out.range->length})
+    if (*x && (*x)->is_poison()) return SV::poison();
+  return out;
+}
+
+// zeros<f32>[BM, BN], ones<f32>[N], full is a call.
+SV Elaborator::shaped(const ast::Expr &e) {
+  if (e.text != "zeros" && e.text != "ones")
+    return error(e.name_loc, DiagKind::not_callable, e.text, "`name<T>[...]` makes a tile only for zeros and ones");
+  if (e.generics.size() != 1 || e.generics[0].value->kind != ExprKind::Name)
+    return error(e.loc, DiagKind::wrong_arity, e.text, "one type in <> and", e.generics.size());
+  auto t = dtype_of({e.generics[0].value->text, e.generics[0].value->loc});
+  if (!t) return SV::poison();
+  std::vector<int64_t> shape;
+  for (const ast::ExprPtr &d : e.operands) {
+    SV v = expr(*d);
+    if (v.is_poison()) return v;
+    if (!v.is(Kind::Int)) {
+      std::string text(diags_.sources().text(d->loc));
+      return error(d->loc, DiagKind::non_constant_shape, shape.size(), e.text, text);
+    }
+    if (v.i < 1) return error(d->loc, DiagKind::bad_extent, shape.size(), v.i);
+    shape.push_back(v.i);
+  }
+  SV number = SV::make_int(e.text == "ones", e.loc);
+  if (is_bool(*t)) number = SV::make_bool(e.text == "ones", e.loc);
+  return SV::make_value(value_as(number, ir::Type::tile(*t, shape), e.text.c_str()), e.loc);
+}
+
+std::optional<ir::SizeExpr> Elaborator::size(const ast::Expr &e) {
+  using S = ir::SizeExpr;
+  auto pair = [&](const ast::Expr &x, const ast::Expr &y, S::Op op) -> std::optional<S> {
+    auto a = size(x), b = size(y);
+    if (!a || !b) return std::nullopt;
+    return S::make(op, *a, *b);
+  };
+  switch (e.kind) {
+  case ExprKind::Int: return S::constant(e.int_value);
+  case ExprKind::Name:
+    if (Var *v = lookup(e.text); v && v->value.is(Kind::Int)) return S::constant(v->value.i);
+    else if (v && v->value.is(Kind::Bool)) return S::constant(v->value.i);
+    if (size_symbols.count(e.text)) return S::symbol(e.text);
+    if (SV v = name(e); v.is(Kind::Int)) return S::constant(v.i);
+    else if (!v.is_poison()) error(e.loc, DiagKind::not_constant, "a size");
+    return std::nullopt;
+  case ExprKind::Unary:
+    if (e.unary == ast::UnaryOp::Neg) {
+      auto a = size(*e.operands[0]);
+      return a ? std::optional(S::make(S::Op::Sub, S::constant(0), *a)) : std::nullopt;
+    }
+    if (e.unary == ast::UnaryOp::Not) {
+      auto a = size(*e.operands[0]);
+      return a ? std::optional(S::make(S::Op::Not, *a, *a)) : std::nullopt;
+    }
+    break;
+  case ExprKind::Binary: {
+    static const std::map<BinaryOp, S::Op> ops = {
+        {BinaryOp::Add, S::Op::Add}, {BinaryOp::Sub, S::Op::Sub}, {BinaryOp::Mul, S::Op::Mul}, {BinaryOp::Div, S::Op::Div},
+        {BinaryOp::Rem, S::Op::Rem}, {BinaryOp::Eq, S::Op::Eq},   {BinaryOp::Ne, S::Op::Ne},   {BinaryOp::Lt, S::Op::Lt},
+        {BinaryOp::Le, S::Op::Le},   {BinaryOp::Gt, S::Op::Gt},   {BinaryOp::Ge, S::Op::Ge},   {BinaryOp::And, S::Op::And},
+        {BinaryOp::Or, S::Op::Or}};
+    if (auto it = ops.find(e.binary); it != ops.end()) return pair(*e.operands[0], *e.operands[1], it->second);
+    break;
+  }
+  case ExprKind::Call:
+    if (e.operands.empty() && e.args.size() == 2) {
+      if (e.text == "cdiv") return pair(*e.args[0].value, *e.args[1].value, S::Op::CDiv);
+      if (e.text == "min") return pair(*e.args[0].value, *e.args[1].value, S::Op::Min);
+      if (e.text == "max") return pair(*e.args[0].value, *e.args[1].value, S::Op::Max);
+    }
+    break;
+  default: break;
+  }
+  // Anything else must be a compile-time integer.
+  SV v = expr(e);
+  if (v.is(Kind::Int) || v.is(Kind::Bool)) return S::constant(v.i);
+  if (!v.is_poison()) error(e.loc, DiagKind::bad_check, "a size is made of sizes, integers, + - * / %, comparisons, cdiv, min and max");
+  return std::nullopt;
+}
+
+} // namespace tkc::sema

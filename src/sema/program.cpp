@@ -1,0 +1,103 @@
+#include "sema/program.h"
+#include "sema/stdlib.h"
+#include "syntax/parse.h"
+#include <algorithm>
+#include <filesystem>
+
+namespace tkc::sema {
+
+std::unique_ptr<Program> Program::load(int32_t file_id, Diagnostics &diags) {
+  auto p = std::make_unique<Program>();
+  p->diags_ = &diags;
+  std::vector<std::string> stack;
+  p->root_ = p->load_file(file_id, stack);
+  return p->root_ ? std::move(p) : nullptr;
+}
+
+template <typename T>
+void Program::declare(std::map<std::string, std::pair<const T *, Scope *>> &table, const T &node, const ast::Name &name,
+                      Scope *scope) {
+  bool taken = scope->functions.count(name.text) || scope->consts.count(name.text) || scope->enums.count(name.text);
+  if (taken)
+    diags_->report(name.loc, DiagKind::duplicate_name, name.text);
+  else
+    table.emplace(name.text, std::pair(&node, scope));
+}
+
+Scope *Program::load_file(int32_t file_id, std::vector<std::string> &stack) {
+  std::string name = diags_->sources().file(file_id).name();
+  std::unique_ptr<ast::File> tree = parse_file(file_id, *diags_);
+  if (!tree) return nullptr;
+  files_.push_back(file_id);
+  Scope *scope = scopes_.emplace_back(std::make_unique<Scope>()).get();
+  scope->file = tree.get();
+  by_name_[name] = scope;
+  ast::File &file = *trees_.emplace_back(std::move(tree));
+  for (const ast::Const &c : file.consts) declare(scope->consts, c, c.name, scope);
+  for (const ast::Enum &e : file.enums) declare(scope->enums, e, e.name, scope);
+  for (const ast::Function &f : file.functions) declare(scope->functions, f, f.name, scope);
+  stack.push_back(name);
+  for (const ast::Import &i : file.imports) {
+    Scope *other = import(i, file_id, stack);
+    if (!other || other == scope) continue;
+    // A file's own names win over imported ones; two imports that bring one name keep the first.
+    for (const auto &f : other->file->functions)
+      if (auto it = other->functions.find(f.name.text); it != other->functions.end()) scope->functions.insert(*it);
+    for (const auto &c : other->file->consts)
+      if (auto it = other->consts.find(c.name.text); it != other->consts.end()) scope->consts.insert(*it);
+    for (const auto &e : other->file->enums)
+      if (auto it = other->enums.find(e.name.text); it != other->enums.end()) scope->enums.insert(*it);
+  }
+  stack.pop_back();
+  return scope;
+}
+
+Scope *Program::import(const ast::Import &import, int32_t from, std::vector<std::string> &stack) {
+  SourceManager &sources = diags_->sources();
+  std::string name;
+  if (import.is_path) {
+    std::filesystem::path base = std::filesystem::path(sources.file(from).name()).parent_path();
+    name = (base / import.name.text).lexically_normal().string();
+  } else {
+    name = "<" + import.name.text + ">";
+  }
+  if (auto at = std::find(stack.begin(), stack.end(), name); at != stack.end()) {
+    std::string cycle;
+    for (auto it = at; it != stack.end(); ++it) cycle += *it + " -> ";
+    diags_->report(import.name.loc, DiagKind::import_cycle, cycle + name);
+    return nullptr;
+  }
+  if (auto it = by_name_.find(name); it != by_name_.end()) return it->second;
+  if (import.is_path) {
+    std::optional<int32_t> id = read_source(name, sources, *diags_, import.name.loc);
+    return id ? load_file(*id, stack) : nullptr;
+  }
+  std::vector<std::string> known;
+  for (const StdlibFile *f = kStdlibFiles; f->name; f++) {
+    if (import.name.text == f->name) return load_file(sources.add(name, f->text), stack);
+    known.push_back(f->name);
+  }
+  std::string near = nearest_name(import.name.text, known);
+  diags_->report(import.name.loc, DiagKind::unknown_import, import.name.text, near.empty() ? "" : "; did you mean `" + near + "`?");
+  return nullptr;
+}
+
+const ast::Function *Program::find(const std::string &name, ast::FunctionKind kind) const {
+  auto it = root_->functions.find(name);
+  return it != root_->functions.end() && it->second.first->kind == kind ? it->second.first : nullptr;
+}
+
+std::vector<const ast::Function *> Program::kernels() const {
+  std::vector<const ast::Function *> out;
+  for (const ast::Function &f : root_->file->functions)
+    if (f.kind == ast::FunctionKind::Kernel) out.push_back(&f);
+  return out;
+}
+
+const ast::Check *Program::check_for(const std::string &kernel, bool bench) const {
+  for (const ast::Check &c : root_->file->checks)
+    if (c.kernel.text == kernel && c.is_bench == bench) return &c;
+  return nullptr;
+}
+
+} // namespace tkc::sema
