@@ -3,7 +3,7 @@
 // Every decision looks at one token, so the parser never runs ANTLR's adaptive prediction (its cold start costs more than
 // the parse). Three decisions that need more are taken on the token stream by src/syntax/parse.cpp, which retypes
 //   '<' '>'  to GENERIC_OPEN, GENERIC_CLOSE  in  name<args>(  and  name<args>[   (no space between name and '<')
-//   ','      to TRAILING                     before ) ] } ; { or a closing '>'
+//   ','      to TRAILING                     before ) ] } ; { a closing '>' or, in `where`, the next clause
 //   '('      to ANNOTATION_OPEN              after  @name
 // Precedence of binary operators is resolved in src/syntax/build_ast.cpp from the flat list of rule `binary`.
 grammar Tk;
@@ -113,11 +113,10 @@ OR : '||' ; AND : '&&' ; BIT_OR : '|' ; BIT_XOR : '^' ; BIT_AND : '&' ; EQ : '==
 LE : '<=' ; GE : '>=' ; SHL : '<<' ; SHR : '>>' ; PLUS : '+' ; MINUS : '-' ; STAR : '*' ; SLASH : '/' ; PERCENT : '%' ;
 NOT : '!' ; TILDE : '~' ;
 
-INT : '0' [xX] HEX_DIGIT+ | '0' [bB] [01] [01_]* | DIGITS ;
+INT : '0' [xX] [0-9a-fA-F] [0-9a-fA-F_]* | '0' [bB] [01] [01_]* | DIGITS ;
 FLOAT : DIGITS '.' DIGITS EXPONENT? | DIGITS EXPONENT ;
 STRING : '"' (~["\\\r\n] | '\\' ~[\r\n])* '"' ;
 fragment DIGITS : [0-9] [0-9_]* ;
-fragment HEX_DIGIT : [0-9a-fA-F_] ;
 fragment EXPONENT : [eE] [+-]? [0-9]+ ;
 
 LINE_COMMENT : '//' ~[\r\n]* -> skip ;

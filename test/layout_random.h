@@ -1,10 +1,18 @@
 // Random layouts for property tests: seeded, with odd extents, mixed vectors and replication.
 #pragma once
 #include "layout/f2.h"
+#include "layout/fragments.h"
 #include "layout/reg_layout.h"
 #include <algorithm>
+#include <doctest/doctest.h>
 #include <numeric>
 #include <random>
+
+// A check inside a hot loop: counted by doctest only when it fails.
+#define CHECK_EACH(...)                                                                                                \
+  do {                                                                                                                 \
+    if (!(__VA_ARGS__)) FAIL_CHECK(#__VA_ARGS__);                                                                      \
+  } while (0)
 
 namespace tkc::test {
 
@@ -59,5 +67,43 @@ inline RegLayout random_layout(Random &rng, std::vector<int64_t> shape, int warp
   rng.shuffle(l.reg);
   return l;
 }
+
+// Layouts as a compiler would choose them: coalesced, and every role of every mma shape.
+inline std::vector<RegLayout> natural_layouts(Random &rng, const std::vector<int64_t> &shape, int64_t warps) {
+  std::vector<RegLayout> all;
+  std::vector<int> order(shape.size());
+  std::iota(order.begin(), order.end(), 0);
+  rng.shuffle(order);
+  all.push_back(blocked(shape, order, int64_t(1) << rng.below(4), warps));
+  if (shape.size() == 2) {
+    for (const MmaShape &m : mma_shapes())
+      for (Role role : {Role::A, Role::B, Role::C}) {
+        WarpTiling t{rng.chance(50) ? warps : 1, 1, 1, rng.chance(30)};
+        t.warps_n = warps / t.warps_m;
+        all.push_back(mma_operand_layout(m, role, shape, t, rng.chance(50)));
+      }
+  }
+  return all;
+}
+inline RegLayout any_layout(Random &rng, const std::vector<int64_t> &shape, int warp_bits) {
+  if (rng.chance(50)) {
+    bool mixed = rng.chance(40);
+    return random_layout(rng, shape, warp_bits, mixed);
+  }
+  auto all = natural_layouts(rng, shape, int64_t(1) << warp_bits);
+  return all[size_t(rng.below(int64_t(all.size())))];
+}
+inline std::vector<int64_t> any_shape(Random &rng) {
+  if (rng.chance(60)) {
+    std::vector<int64_t> shape;
+    for (int d = 0; d < 2; d++) {
+      int64_t n = int64_t(1) << rng.below(7);
+      shape.push_back(rng.chance(30) && n > 2 ? n / 2 + 1 + rng.below(n / 2) : n);
+    }
+    return shape;
+  }
+  return random_shape(rng, 11);
+}
+inline constexpr int64_t element_bits[] = {8, 16, 32, 64};
 
 } // namespace tkc::test

@@ -245,7 +245,7 @@ TEST_CASE("structural layouts move with their elements, both ways") {
     check_moves(l, *f, [](Ints c) { return Ints{c[0] / 2, c[0] % 2, c[1]}; });
     CHECK(r.backward(*f) == l);
   }
-  CHECK(!Made(K::Reshape, {6, 4}, attrs({{"shape", Ints{24}}})).forward(replicated({6, 4}, 1))); // padding differs
+  CHECK(!Made(K::Reshape, {4, 6}, attrs({{"shape", Ints{24}}})).forward(replicated({4, 6}, 1))); // padding differs
 }
 
 TEST_CASE("reductions and broadcasts drop the bits of their axis") {

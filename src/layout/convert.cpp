@@ -59,6 +59,7 @@ ConversionPlan plan_conversion(const RegLayout &src, const RegLayout &dst, int64
                                const LayoutFeatures &features, const ConvertCosts &costs) {
   TKC_CHECK(src.shape == dst.shape && src.warp.size() == dst.warp.size(), "plan_conversion: {} -> {}", src.to_string(),
             dst.to_string());
+  elem_bits = std::max<int64_t>(elem_bits, 8);
   ConversionPlan plan;
   plan.padding_kept = keeps_padding(src, dst);
   if (auto map = register_map(src, dst)) {

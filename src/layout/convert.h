@@ -106,7 +106,8 @@ struct ConvertCosts {
   double warp_sync = 6, block_barrier = 30;
 };
 
-// The cheapest conversion of a tile of `elem_bits` (8, 16, 32 or 64; predicates count as 8) between layouts of the same
+// The cheapest conversion of a tile of `elem_bits` (8, 16, 32 or 64; predicates and narrower elements are
+// held as 8) between layouts of the same
 // shape and number of warps.
 ConversionPlan plan_conversion(const RegLayout &src, const RegLayout &dst, int64_t elem_bits,
                                const LayoutFeatures &features, const ConvertCosts &costs = {});

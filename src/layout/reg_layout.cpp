@@ -195,6 +195,12 @@ template <typename F> RegLayout map_vectors(const RegLayout &l, std::vector<int6
     for (uint32_t &v : *part) v = f(v);
   return out;
 }
+// The same coordinates packed for another space, whose dims are at least as long.
+uint32_t moved(const TileSpace &from, const TileSpace &to, uint32_t v) {
+  uint32_t w = 0;
+  for (int d = 0; d < from.rank; d++) w |= uint32_t(from.coord(v, d)) << to.shift[size_t(d)];
+  return w;
+}
 RegLayout drop_zero_regs(RegLayout l) {
   std::erase(l.reg, 0u);
   return l;
@@ -293,11 +299,8 @@ int RegLayout::broadcast_source_reg(std::span<const int64_t> from, int r) const 
 RegLayout RegLayout::broadcast_to(std::span<const int64_t> to) const {
   TKC_CHECK(to.size() == shape.size(), "broadcast from rank {} to rank {}", shape.size(), to.size());
   TileSpace s = space(), t(to);
-  RegLayout out = map_vectors(*this, std::vector<int64_t>(to.begin(), to.end()), [&](uint32_t v) {
-    uint32_t w = 0;
-    for (int d = 0; d < s.rank; d++) w |= uint32_t(s.coord(v, d)) << t.shift[size_t(d)];
-    return w;
-  });
+  RegLayout out =
+      map_vectors(*this, std::vector<int64_t>(to.begin(), to.end()), [&](uint32_t v) { return moved(s, t, v); });
   for (int d = s.rank - 1; d >= 0; d--) {
     auto i = size_t(d);
     TKC_CHECK(to[i] == shape[i] || shape[i] == 1, "broadcast of extent {} to {}", shape[i], to[i]);
@@ -366,6 +369,19 @@ std::optional<SubTile> RegLayout::subtile(std::span<const int64_t> offset, std::
   for (uint32_t &v : out.layout.warp) v = pack(v);
   for (int64_t r = 0; r < out.layout.num_regs(); r++)
     out.source_reg.push_back(int(start ^ f2_apply(kept_bits, uint64_t(r))));
+  return out;
+}
+
+std::optional<RegLayout> RegLayout::stack(int axis, int64_t count) const {
+  TileSpace s = space();
+  TKC_CHECK(axis >= 0 && axis < s.rank && count >= 1, "stack of {} along axis {} of rank {}", count, axis, s.rank);
+  if (!std::has_single_bit(uint64_t(shape[size_t(axis)]))) return std::nullopt;
+  std::vector<int64_t> to_shape = shape;
+  to_shape[size_t(axis)] *= count;
+  TileSpace t(to_shape);
+  RegLayout out = map_vectors(*this, std::move(to_shape), [&](uint32_t v) { return moved(s, t, v); });
+  for (int b = s.log2[size_t(axis)]; b < t.log2[size_t(axis)]; b++)
+    out.reg.push_back(1u << (t.shift[size_t(axis)] + b));
   return out;
 }
 

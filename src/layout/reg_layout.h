@@ -115,6 +115,10 @@ struct RegLayout {
   // in registers only. The offset must be a multiple of each padded extent of the piece.
   std::optional<SubTile> subtile(std::span<const int64_t> offset, std::span<const int64_t> extent) const;
 
+  // concat of `count` tiles of this layout along the axis, without moving data: register r of piece i becomes register
+  // i * num_regs() + r. nullopt if the extent is not a power of two (the pieces would not lie side by side).
+  std::optional<RegLayout> stack(int axis, int64_t count) const;
+
   // `reg[1,2] lane[4,8,16,32,64] warp[0]`; the shape is not part of the text. parse checks validity for the shape.
   std::string to_string() const;
   static std::optional<RegLayout> parse(std::string_view text, std::vector<int64_t> shape);

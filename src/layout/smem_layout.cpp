@@ -101,12 +101,15 @@ std::optional<int> tma_mode(const SmemLayout &layout) {
 
 SmemChoice choose_smem(const std::vector<int64_t> &shape, int64_t elem_bytes, std::span<const SmemUse> uses,
                        SmemForm form, const LayoutFeatures &features, std::span<const int> order) {
+  bool free_of_conflicts = false; // of the layout last costed
   auto cost = [&](const SmemLayout &l) {
     double sum = 0;
+    free_of_conflicts = true;
     for (const SmemUse &u : uses) {
       SideShape s = side_shape({u.layout, l.bases, log2_ceil(elem_bytes), u.is_store, false,
                                 u.is_store ? features.stmatrix : features.ldmatrix});
       sum += u.weight * double(s.cost());
+      free_of_conflicts &= s.wavefronts == s.ideal;
     }
     return sum;
   };
@@ -119,17 +122,19 @@ SmemChoice choose_smem(const std::vector<int64_t> &shape, int64_t elem_bytes, st
   SmemChoice best{plain_smem(shape, elem_bytes, form == SmemForm::Tma ? std::span<const int>() : order)};
   if (form == SmemForm::Tma) best.layout.alignment = 128;
   double best_cost = cost(best.layout);
+  bool done = free_of_conflicts; // a swizzle changes nothing but conflicts
   auto offer = [&](const SmemLayout &l) {
     double c = cost(l);
     if (c >= best_cost) return false;
     best.layout = l;
     best_cost = c;
+    done = free_of_conflicts;
     return true;
   };
   SmemLayout plain = best.layout;
   if (form == SmemForm::Tma || row_major)
     for (int swizzle : {32, 64, 128})
-      if (auto l = tma_swizzle(shape, elem_bytes, swizzle)) {
+      if (auto l = done ? std::nullopt : tma_swizzle(shape, elem_bytes, swizzle)) {
         bool keeps_order = true; // rows of several boxes are not row-major
         for (size_t b = 0; b < l->bases.size(); b++) keeps_order &= std::bit_floor(l->bases[b]) == plain.bases[b];
         if (form == SmemForm::Tma || keeps_order) offer(*l);
@@ -138,9 +143,9 @@ SmemChoice choose_smem(const std::vector<int64_t> &shape, int64_t elem_bytes, st
     // Each bit from 128 bytes on may flip any of the three chunk bits. One bit at a time until nothing improves; where
     // several bits must change together to gain, the TMA modes above are starting points.
     bool improved = true;
-    for (int sweep = 0; sweep < 4 && improved; sweep++) {
+    for (int sweep = 0; sweep < 4 && improved && !done; sweep++) {
       improved = false;
-      for (size_t b = 0; b < plain.bases.size(); b++) {
+      for (size_t b = 0; b < plain.bases.size() && !done; b++) {
         if (plain.bases[b] < 128) continue;
         for (uint32_t x = 0; x < 8; x++) {
           SmemLayout l = best.layout;

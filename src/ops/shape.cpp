@@ -525,7 +525,7 @@ constexpr OpDef kDynSlice = {
     .signature = "dyn_slice(x: tile, starts: scalar..., sizes: ints)",
     .doc = "A part of an array at a run-time position, written as an index: k[t, :]. References only; a position outside "
            "the array stops the program.",
-    .example = "# reference f(x: tensor<f64>[M, N]) -> tensor<f64>[N] {\nvar total = zeros<f64>[N];\n"
+    .example = "# reference f_ref(x: tensor<f64>[M, N]) -> tensor<f64>[N] {\nvar total = zeros<f64>[N];\n"
                "for t in 0 : M { total = total + x[t, :]; }\n# return total; }",
     .layout = {LayoutKind::Anchor},
     .infer = infer_dyn_slice,
@@ -538,7 +538,7 @@ constexpr OpDef kDynUpdate = {
     .signature = "dyn_update(x: tile, y: tile, starts: scalar...)",
     .doc = "An array with the part at a run-time position replaced by y, written as an assignment: o[t, :] = y. References "
            "only; a position outside the array stops the program.",
-    .example = "# reference f(x: tensor<f64>[M, N]) -> tensor<f64>[M, N] {\nvar o = zeros<f64>[M, N];\n"
+    .example = "# reference f_ref(x: tensor<f64>[M, N]) -> tensor<f64>[M, N] {\nvar o = zeros<f64>[M, N];\n"
                "for t in 0 : M { o[t, :] = x[M - 1 - t, :]; }\n# return o; }",
     .layout = {LayoutKind::Anchor},
     .infer = infer_dyn_update,

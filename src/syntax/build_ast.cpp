@@ -1,9 +1,9 @@
 #include "syntax/build_ast.h"
 #include "TkParser.h"
 #include "support/check.h"
+#include "syntax/literals.h"
 #include "syntax/parse.h"
 #include <algorithm>
-#include <charconv>
 #include <unordered_set>
 
 namespace tkc {
@@ -21,31 +21,6 @@ struct Built {
   ExprPtr expr;
   int64_t height = 1;
 };
-
-int precedence(BinaryOp op) {
-  switch (op) {
-  case BinaryOp::Or: return 1;
-  case BinaryOp::And: return 2;
-  case BinaryOp::BitOr: return 3;
-  case BinaryOp::BitXor: return 4;
-  case BinaryOp::BitAnd: return 5;
-  case BinaryOp::Eq:
-  case BinaryOp::Ne: return 6;
-  case BinaryOp::Lt:
-  case BinaryOp::Gt:
-  case BinaryOp::Le:
-  case BinaryOp::Ge: return 7;
-  case BinaryOp::Shl:
-  case BinaryOp::Shr: return 8;
-  case BinaryOp::Add:
-  case BinaryOp::Sub: return 9;
-  case BinaryOp::Mul:
-  case BinaryOp::Div:
-  case BinaryOp::Rem: return 10;
-  }
-  return 0;
-}
-bool is_comparison(BinaryOp op) { return precedence(op) == 6 || precedence(op) == 7; }
 
 BinaryOp binary_op(size_t token) {
   switch (token) {
@@ -88,8 +63,8 @@ public:
   Builder(int32_t file_id, Diagnostics &diagnostics)
       : file_(file_id), text_(diagnostics.sources().file(file_id).text()), diagnostics_(diagnostics) {}
 
-  std::unique_ptr<File> file(P::FileContext *c) {
-    mark_errors(c);
+  std::unique_ptr<File> file(P::FileContext *c, bool broken) {
+    if (broken) mark_errors(c);
     auto out = std::make_unique<File>();
     out->id = file_;
     for (P::DeclarationContext *d : c->declaration()) declaration(*out, d);
@@ -110,8 +85,8 @@ private:
     auto *node = dynamic_cast<TerminalNode *>(t);
     return node ? node->getSymbol() : nullptr;
   }
-  template <typename... A> void error(SourceLoc l, fmt::format_string<A...> pattern, A &&...args) {
-    diagnostics_.report(l, DiagKind::syntax, fmt::format(pattern, std::forward<A>(args)...));
+  template <typename... A> void error(SourceLoc l, std::string_view pattern, const A &...args) {
+    diagnostics_.report(l, DiagKind::syntax, fmt::format(fmt::runtime(pattern), args...));
   }
 
   // Finds every context that holds a syntax error, its ancestors included. The tree is at most a few thousand deep.
@@ -142,7 +117,8 @@ private:
   }
   Built checked(Built b) {
     if (b.height <= kMaxExpressionHeight) return b;
-    diagnostics_.report(b.expr->loc, DiagKind::expression_too_deep, kMaxExpressionHeight);
+    if (!too_deep_) diagnostics_.report(b.expr->loc, DiagKind::expression_too_deep, kMaxExpressionHeight);
+    too_deep_ = true;
     return {make(ExprKind::Int, b.expr->loc), 1};
   }
 
@@ -190,7 +166,9 @@ private:
       BinaryOp op = binary_op(t->getType());
       while (!ops.empty() && precedence(ops.back()) >= precedence(op)) {
         if (is_comparison(op) && precedence(ops.back()) == precedence(op))
-          error(loc(t), "comparisons do not chain; join two with `&&`");
+          error(loc(t), op == BinaryOp::Gt && ops.back() == BinaryOp::Lt
+                            ? "comparisons do not chain; generic arguments are written `name<..>(..)`, without a space"
+                            : "comparisons do not chain; join two with `&&`");
         reduce();
       }
       ops.push_back(op);
@@ -229,7 +207,7 @@ private:
     case P::FLOAT: return {floating(l)};
     case P::STRING: {
       ExprPtr e = make(ExprKind::String, l);
-      e->text = unescape(l);
+      e->text = string(l);
       return {std::move(e)};
     }
     case P::TRUE:
@@ -366,51 +344,27 @@ private:
   }
 
   // ---- literals
-  std::string digits(SourceLoc l) const {
-    std::string s = text(l);
-    s.erase(std::remove(s.begin(), s.end(), '_'), s.end());
-    return s;
-  }
   ExprPtr integer(SourceLoc l, bool negated) {
     ExprPtr e = make(ExprKind::Int, l);
-    std::string s = digits(l);
-    int base = s.size() < 2 || s[0] != '0' ? 10 : s[1] == 'x' || s[1] == 'X' ? 16 : s[1] == 'b' || s[1] == 'B' ? 2 : 10;
-    const char *begin = s.data() + (base == 10 ? 0 : 2), *end = s.data() + s.size();
-    uint64_t value = 0;
-    auto [stop, status] = std::from_chars(begin, end, value, base);
-    if (begin == end || (stop != end && status == std::errc())) error(l, "malformed number `{}`", text(l));
-    // Hex and binary spell the 64 bits; decimal is a signed value, and -2^63 is written with a minus.
-    else if (status != std::errc() || (base == 10 && value > uint64_t(INT64_MAX) + (negated ? 1 : 0)))
-      diagnostics_.report(l, DiagKind::integer_literal, text(l));
-    else
-      e->int_value = int64_t(value);
+    bool well_formed = true; // a malformed number was reported with the tokens
+    std::optional<int64_t> value = decode_integer(text(l), negated, well_formed);
+    if (!value && well_formed) diagnostics_.report(l, DiagKind::integer_literal, text(l));
+    e->int_value = value.value_or(0);
     return e;
   }
   ExprPtr floating(SourceLoc l) {
     ExprPtr e = make(ExprKind::Float, l);
-    std::string s = digits(l);
-    auto status = std::from_chars(s.data(), s.data() + s.size(), e->float_value).ec;
-    if (status != std::errc()) error(l, "float literal `{}` is outside the range of f64", text(l));
+    std::optional<double> value = decode_float(text(l));
+    if (!value) error(l, "float literal `{}` is outside the range of f64", text(l));
+    e->float_value = value.value_or(0);
     return e;
   }
-  std::string unescape(SourceLoc l) {
-    std::string out;
-    for (int32_t i = l.begin + 1; i < l.end - 1; i++) {
-      char c = text_[size_t(i)];
-      if (c != '\\') {
-        out += c;
-        continue;
-      }
-      switch (char next = text_[size_t(++i)]) {
-      case 'n': out += '\n'; break;
-      case 't': out += '\t'; break;
-      case 'r': out += '\r'; break;
-      case '0': out += '\0'; break;
-      case '\\':
-      case '"': out += next; break;
-      default: error({file_, i - 1, i + 1}, "unknown escape `\\{}`; known are \\n \\t \\r \\0 \\\\ \\\"", next);
-      }
-    }
+  std::string string(SourceLoc l) {
+    size_t bad_escape = 0;
+    std::string out = decode_string(text(l), bad_escape);
+    if (bad_escape == std::string::npos) return out;
+    SourceLoc at = {file_, l.begin + int32_t(bad_escape), l.begin + int32_t(bad_escape) + 2};
+    error(at, "unknown escape `{}`; known are \\n \\t \\r \\0 \\\\ \\\"", text(at));
     return out;
   }
 
@@ -568,7 +522,7 @@ private:
     if (auto *i = dynamic_cast<P::ImportDeclContext *>(core)) {
       if (!i->STRING()) return out.imports.push_back({name(i->name()), false});
       SourceLoc l = loc(i->STRING()->getSymbol());
-      out.imports.push_back({{unescape(l), l}, true});
+      out.imports.push_back({{string(l), l}, true});
     } else if (auto *k = dynamic_cast<P::ConstDeclContext *>(core)) {
       out.consts.push_back({name(k->name()), expr(k->expr())});
     } else if (auto *e = dynamic_cast<P::EnumDeclContext *>(core)) {
@@ -682,12 +636,7 @@ private:
         once(f.warps != nullptr, k);
         f.warps = ternary(k->ternary(0)).expr;
       } else {
-        for (P::TernaryContext *t : k->ternary()) {
-          ExprPtr fact = ternary(t).expr;
-          if (fact->kind == ExprKind::Call && fact->text == "grid")
-            error(fact->loc, "`grid` after a comma reads as a fact of `where`; drop the comma");
-          f.facts.push_back(std::move(fact));
-        }
+        for (P::TernaryContext *t : k->ternary()) f.facts.push_back(ternary(t).expr);
       }
     }
     f.body = block(c->block());
@@ -730,13 +679,14 @@ private:
   int32_t file_;
   const std::string &text_;
   Diagnostics &diagnostics_;
+  bool too_deep_ = false; // one report a file
   std::unordered_set<ParserRuleContext *> bad_;
 };
 
 } // namespace
 
-std::unique_ptr<File> build_ast(ParserRuleContext *tree, int32_t file_id, Diagnostics &diagnostics) {
-  return Builder(file_id, diagnostics).file(static_cast<P::FileContext *>(tree));
+std::unique_ptr<File> build_ast(ParserRuleContext *tree, bool broken, int32_t file_id, Diagnostics &diagnostics) {
+  return Builder(file_id, diagnostics).file(static_cast<P::FileContext *>(tree), broken);
 }
 
 } // namespace tkc

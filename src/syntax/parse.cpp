@@ -2,6 +2,7 @@
 #include "TkLexer.h"
 #include "TkParser.h"
 #include "syntax/build_ast.h"
+#include "syntax/source_text.h"
 #include <algorithm>
 #include <set>
 
@@ -15,57 +16,13 @@ using antlr4::Token;
 // A file of garbage gets this many errors and no more.
 constexpr int64_t kMaxErrors = 100;
 
-// ---- bytes
-
-// Length of the UTF-8 character at `i`, or 0 if the bytes are not one (overlong forms and surrogates are not).
-size_t utf8_length(const std::string &s, size_t i) {
-  auto byte = [&](size_t k) { return k < s.size() ? uint8_t(s[k]) : uint8_t(0); };
-  auto tail = [&](size_t k) { return (byte(k) & 0xc0) == 0x80; };
-  uint8_t b = byte(i);
-  if (b < 0x80) return 1;
-  if (b < 0xc2) return 0;
-  if (b < 0xe0) return tail(i + 1) ? 2 : 0;
-  if (b < 0xf0) {
-    bool odd = (b == 0xe0 && byte(i + 1) < 0xa0) || (b == 0xed && byte(i + 1) >= 0xa0);
-    return !odd && tail(i + 1) && tail(i + 2) ? 3 : 0;
-  }
-  bool odd = b > 0xf4 || (b == 0xf0 && byte(i + 1) < 0x90) || (b == 0xf4 && byte(i + 1) >= 0x90);
-  return !odd && tail(i + 1) && tail(i + 2) && tail(i + 3) ? 4 : 0;
+bool starts_declaration(size_t type) { return type >= P::IMPORT && type <= P::BENCH; }
+bool is_keyword(size_t type) { return type >= P::IMPORT && type <= P::NONE; }
+bool starts_clause(size_t type) { return type == P::GRID || type == P::ORDER || type == P::WARPS || type == P::WHERE; }
+bool starts_keyword_statement(size_t type) {
+  return type == P::LET || type == P::VAR || type == P::IF || type == P::FOR || type == P::UNROLL || type == P::WHILE ||
+         type == P::RETURN;
 }
-
-bool check_bytes(int32_t file, const SourceFile &source, Diagnostics &diagnostics) {
-  const std::string &s = source.text();
-  if (int64_t(s.size()) > kMaxSourceBytes) {
-    diagnostics.report({file, 0, 0}, DiagKind::file_too_large, source.name(), s.size(), kMaxSourceBytes);
-    return false;
-  }
-  for (size_t i = 0; i < s.size();) {
-    int32_t at = int32_t(i);
-    size_t length = utf8_length(s, i);
-    if (s[i] == '\0') {
-      diagnostics.report({file, at, at + 1}, DiagKind::nul_byte, i);
-      return false;
-    }
-    if (length == 0) {
-      diagnostics.report({file, at, at + 1}, DiagKind::not_utf8, source.name(), fmt::format("{:#04x}", uint8_t(s[i])),
-                         i);
-      return false;
-    }
-    i += length;
-  }
-  return true;
-}
-
-// The text the lexer sees: one character a byte, so that token positions are byte offsets. Characters outside ASCII
-// stand only in strings and comments, whose text is taken from the source.
-std::string ascii_image(const std::string &text) {
-  std::string out = text;
-  if (out.compare(0, 3, "\xef\xbb\xbf") == 0) out.replace(0, 3, "   ");
-  for (char &c : out)
-    if (uint8_t(c) >= 0x80) c = '\x7f';
-  return out;
-}
-
 bool is_word(size_t type) { return type == P::ID || (type >= P::GRID && type <= P::SHARED); }
 
 SourceLoc token_loc(int32_t file, const Token *t) {
@@ -94,14 +51,6 @@ public:
     return true;
   }
 
-  // The brackets that are open at the end of the file, outermost first.
-  std::vector<const Token *> unclosed() const {
-    std::vector<const Token *> out;
-    for (const Open &o : stack_)
-      if (o.type != P::LT) out.push_back(tokens_[o.token]);
-    return out;
-  }
-
 private:
   struct Open {
     size_t type;         // LPAREN, LBRACKET, LBRACE, or LT for a possible `name<`
@@ -125,10 +74,7 @@ private:
       error(l, fmt::format("malformed number `{}`", text(t)));
       retype(i, P::INT);
       return true;
-    case P::BAD_STRING:
-      error(l, "this string has no closing quote on its line");
-      retype(i, P::STRING);
-      return true;
+    case P::BAD_STRING: error(l, "this string has no closing quote on its line"); return true;
     case P::BAD_COMMENT:
       error({file_, l.begin, l.begin + 2}, "this comment has no closing `*/`");
       static_cast<CommonToken *>(t)->setChannel(Token::HIDDEN_CHANNEL);
@@ -143,7 +89,7 @@ private:
       }
       l.end = int32_t(tokens_[last]->getStopIndex()) + 1;
       bad_character(l);
-      return diagnostics_.error_count() < kMaxErrors;
+      return ++errors_ < kMaxErrors;
     }
     default: return true;
     }
@@ -235,6 +181,8 @@ private:
       end_chain();
       return true;
     case P::COMMA:
+      // Outside all brackets a comma joins the facts of `where`; a clause may follow it.
+      if (stack_.empty() && starts_clause(type(i + 1))) retype(i, P::TRAILING);
       if (stack_.empty() || stack_.back().type != P::LT) end_chain();
       return true;
     case P::ELSE: return type(i + 1) != P::IF || chain(i);
@@ -282,29 +230,345 @@ private:
   std::vector<Token *> tokens_;
   Diagnostics &diagnostics_;
   std::vector<Open> stack_;
-  int64_t depth_ = 0, base_chained_ = 0;
+  int64_t depth_ = 0, base_chained_ = 0, errors_ = 0;
+};
+
+// ---- syntax errors
+struct TooManyErrors {};
+
+// What could stand at a place, as few phrases: "an expression", "`)`".
+class Expected {
+public:
+  explicit Expected(std::set<size_t> tokens) : tokens_(std::move(tokens)) {}
+  bool has(size_t type) const { return tokens_.count(type) > 0; }
+
+  // Only things that end or join what stands before, nothing that begins something new.
+  bool only_continues() const { return !has(P::ID) && !has(P::KERNEL); }
+
+  std::string text(bool type_position, const antlr4::dfa::Vocabulary &vocabulary) {
+    drop({size_t(Token::EPSILON), P::TRAILING});
+    std::vector<std::string> phrases;
+    if (has(P::KERNEL)) {
+      phrases.push_back("a declaration");
+      drop_range(P::IMPORT, P::BENCH);
+      drop({size_t(Token::EOF)});
+    } else if (has(P::LET)) {
+      phrases.push_back(has(P::INT) ? "a statement" : "an item");
+      drop_range(P::LET, P::RETURN);
+      drop_values();
+      drop({P::LBRACE, P::AT});
+    } else if (has(P::IF) && has(P::LBRACE)) {
+      phrases.push_back("a block");
+      drop({P::IF, P::LBRACE});
+    } else if (has(P::STAR)) { // an operand stands before: operators and suffixes go without saying
+      drop_range(P::OR, P::PERCENT);
+      drop_range(P::ASSIGN, P::XOR_ASSIGN);
+      bool in_ternary = has(P::COLON);
+      drop({P::QUESTION, P::LPAREN, P::LBRACKET, P::DOT, P::COLON, P::COLON_PLUS, P::GENERIC_OPEN});
+      if (tokens_.empty() && in_ternary) tokens_.insert(P::COLON);
+    } else if (has(P::INT) && has(P::LPAREN)) {
+      phrases.push_back("an expression");
+      drop_values();
+    }
+    if (has(P::ID)) {
+      phrases.push_back(type_position ? "a type" : "a name");
+      drop_range(P::GRID, P::SHARED);
+      drop({P::ID});
+    }
+    if (has(P::GENERIC_OPEN)) replace(P::GENERIC_OPEN, P::LT);
+    if (has(P::GENERIC_CLOSE)) replace(P::GENERIC_CLOSE, P::GT);
+    if (has(P::COMMA)) phrases.push_back("`,`");
+    drop({P::COMMA});
+    for (size_t t : tokens_) phrases.push_back(token_phrase(t, vocabulary));
+    std::string out;
+    for (size_t i = 0; i < phrases.size(); i++)
+      out += (i == 0 ? "" : i + 1 == phrases.size() ? " or " : ", ") + phrases[i];
+    return out;
+  }
+
+private:
+  static std::string token_phrase(size_t t, const antlr4::dfa::Vocabulary &vocabulary) {
+    if (t == size_t(Token::EOF)) return "the end of the file";
+    if (t == P::STRING) return "a string";
+    std::string quoted = vocabulary.getLiteralName(t); // 'x'
+    if (quoted.size() < 2) return vocabulary.getDisplayName(t);
+    return fmt::format("`{}`", quoted.substr(1, quoted.size() - 2));
+  }
+  void drop(std::initializer_list<size_t> types) {
+    for (size_t t : types) tokens_.erase(t);
+  }
+  void drop_range(size_t first, size_t last) { tokens_.erase(tokens_.lower_bound(first), tokens_.upper_bound(last)); }
+  void drop_values() {
+    drop_range(P::TRUE, P::SHARED);
+    drop_range(P::INT, P::STRING);
+    drop({P::ID, P::LPAREN, P::LBRACKET, P::MINUS, P::NOT, P::TILDE});
+  }
+  void replace(size_t from, size_t to) {
+    tokens_.erase(from);
+    tokens_.insert(to);
+  }
+  std::set<size_t> tokens_;
+};
+
+// Reports in our own words and recovers by statements: the rest of a broken statement is skipped, up to its `;`, a
+// block, or a word that starts a statement or a declaration.
+class ErrorStrategy final : public antlr4::DefaultErrorStrategy {
+public:
+  ErrorStrategy(int32_t file, const SourceFile &source, Diagnostics &diagnostics)
+      : file_(file), source_(source), diagnostics_(diagnostics) {}
+
+  // The generated parser calls this before each decision. What all decisions since the last token could take is what
+  // was expected. The loops over declarations, statements and items skip here what cannot start one.
+  void sync(antlr4::Parser *p) override {
+    Token *t = p->getCurrentToken();
+    const antlr4::misc::IntervalSet &next = decision(p);
+    collect(t, next);
+    size_t rule = p->getContext()->getRuleIndex();
+    size_t kind = p->getATN().states[p->getState()]->getStateType();
+    bool loop = kind == antlr4::atn::ATNState::STAR_LOOP_ENTRY || kind == antlr4::atn::ATNState::STAR_LOOP_BACK;
+    if (!loop || (rule != P::RuleFile && rule != P::RuleBlock && rule != P::RuleCheck)) return;
+    if (next.contains(t->getType())) return;
+    if (!inErrorRecoveryMode(p)) {
+      beginErrorCondition(p);
+      report(p, t);
+    }
+    skip_to_item(p, rule, next);
+  }
+
+  void reportError(antlr4::Parser *p, const antlr4::RecognitionException &e) override {
+    if (inErrorRecoveryMode(p)) return;
+    beginErrorCondition(p);
+    report(p, e.getOffendingToken());
+  }
+
+  Token *recoverInline(antlr4::Parser *p) override {
+    Token *t = p->getCurrentToken();
+    const antlr4::misc::IntervalSet &next = decision(p);
+    bool reported = inErrorRecoveryMode(p);
+    if (!reported) {
+      beginErrorCondition(p);
+      report(p, t);
+    }
+    // A header with an error is skipped up to its block, which is parsed all the same.
+    if (has_block(p->getContext()->getRuleIndex()) && !next.contains(p->getInputStream()->LA(2))) {
+      skip_unit(p, p->getContext()->getRuleIndex(), false);
+      if (p->getCurrentToken()->getType() == P::LBRACE) {
+        p->getContext()->exception = std::make_exception_ptr(antlr4::InputMismatchException(p));
+        return p->getCurrentToken();
+      }
+    }
+    if (reported) throw antlr4::InputMismatchException(p);
+    // A missing `;` is passed over where the statement visibly ends.
+    bool ends = t->getType() == P::RBRACE || t->getType() == Token::EOF || on_later_line(p, t);
+    if (next.contains(size_t(P::SEMICOLON)) && ends) return t;
+    bool bracket = t->getType() >= P::LBRACE && t->getType() <= P::RBRACKET;
+    if (!bracket && next.contains(p->getInputStream()->LA(2))) { // a word too many
+      p->consume();
+      Token *wanted = p->getCurrentToken();
+      reportMatch(p);
+      p->consume();
+      return wanted;
+    }
+    throw antlr4::InputMismatchException(p);
+  }
+
+  // No loop of the grammar can come here twice without taking a token: each enters on a token its first rule takes.
+  void recover(antlr4::Parser *p, std::exception_ptr) override {
+    antlr4::RuleContext *owner = p->getContext();
+    while (owner->parent && !is_unit(owner->getRuleIndex())) owner = static_cast<antlr4::RuleContext *>(owner->parent);
+    skip_unit(p, owner->getRuleIndex(), owner == p->getContext());
+  }
+
+private:
+  static bool has_block(size_t rule) {
+    return rule == P::RuleIfStmt || rule == P::RuleForStmt || rule == P::RuleWhileStmt || rule == P::RuleFunction ||
+           rule == P::RuleKernel || rule == P::RuleCheck || rule == P::RuleEnumDecl;
+  }
+  static bool is_unit(size_t rule) {
+    return has_block(rule) || rule == P::RuleLetStmt || rule == P::RuleReturnStmt || rule == P::RuleSimpleStmt ||
+           rule == P::RuleCheckItem || rule == P::RuleImportDecl || rule == P::RuleConstDecl || rule == P::RuleBlock;
+  }
+  static bool on_later_line(antlr4::Parser *p, const Token *t) {
+    const Token *before = p->getTokenStream()->LT(-1);
+    return before && before->getLine() < t->getLine();
+  }
+  const antlr4::misc::IntervalSet &decision(antlr4::Parser *p) const {
+    return p->getATN().nextTokens(p->getATN().states[p->getState()]);
+  }
+  void collect(const Token *t, const antlr4::misc::IntervalSet &next) {
+    if (t->getTokenIndex() != seen_at_) expected_.clear();
+    seen_at_ = t->getTokenIndex();
+    for (const antlr4::misc::Interval &i : next.getIntervals())
+      for (ssize_t k = i.a; k <= i.b; k++) expected_.insert(size_t(k));
+  }
+
+  // Skips to the end of the statement or header `rule`; takes the `;` only if `whole`, when nobody else will.
+  void skip_unit(antlr4::Parser *p, size_t rule, bool whole) {
+    while (true) {
+      const Token *t = p->getCurrentToken();
+      size_t type = t->getType();
+      if (type == Token::EOF || type == P::RBRACE || starts_declaration(type) || starts_keyword_statement(type)) return;
+      if (type == P::LBRACE && has_block(rule)) return;
+      if (type == P::LBRACE) {
+        skip_braces(p);
+        continue;
+      }
+      // `for (i = 0; i < n; ..) {`: a `;` within the line does not end a header.
+      const Token *after = p->getTokenStream()->LT(2);
+      if (type == P::SEMICOLON && (!has_block(rule) || !after || after->getLine() > t->getLine())) {
+        if (whole) p->consume();
+        return;
+      }
+      p->consume();
+    }
+  }
+  // In the loop of `rule` (file, block or check) that takes `next`: skips what cannot start an item, by whole items.
+  void skip_to_item(antlr4::Parser *p, size_t rule, const antlr4::misc::IntervalSet &next) {
+    while (true) {
+      size_t type = p->getCurrentToken()->getType();
+      if (type == Token::EOF || starts_declaration(type)) return;
+      if (rule == P::RuleFile) {
+        p->consume();
+        continue;
+      }
+      bool item_word = starts_keyword_statement(type) || type == P::CASE || type == P::INPUT || type == P::TOLERANCE;
+      if (type == P::RBRACE || (next.contains(type) && (item_word || type == P::LBRACE))) return;
+      if (type == P::LBRACE) {
+        skip_braces(p);
+      } else {
+        p->consume();
+        if (type != P::SEMICOLON) continue;
+      }
+      if (next.contains(p->getCurrentToken()->getType())) return;
+    }
+  }
+  void skip_braces(antlr4::Parser *p) {
+    int64_t depth = 0;
+    do {
+      size_t type = p->getCurrentToken()->getType();
+      if (type == Token::EOF || starts_declaration(type)) return;
+      depth += type == P::LBRACE ? 1 : type == P::RBRACE ? -1 : 0;
+      p->consume();
+    } while (depth > 0);
+  }
+
+  std::string shown(const Token *t) const {
+    if (t->getType() == Token::EOF) return "end of file";
+    if (t->getType() == P::STRING) return "string";
+    SourceLoc l = token_loc(file_, t);
+    return fmt::format("{}`{}`", is_keyword(t->getType()) ? "keyword " : "",
+                       source_.text().substr(size_t(l.begin), size_t(std::min(l.end - l.begin, 60))));
+  }
+
+  void report(antlr4::Parser *p, const Token *t) {
+    const Token *before = p->getTokenStream()->LT(-1);
+    if (follows_lexical_error(p, t)) return;
+    collect(t, p->getExpectedTokens());
+    Expected expected(expected_);
+    SourceLoc at = token_loc(file_, t);
+    std::string text = special_case(p, t, before);
+    if (text.empty()) {
+      bool type_position = before && (before->getType() == P::COLON || before->getType() == P::ARROW) &&
+                           p->getContext()->getRuleIndex() != P::RuleCheckItem &&
+                           p->getContext()->getRuleIndex() != P::RuleSetting;
+      bool continues = expected.only_continues();
+      std::string list = expected.text(type_position, p->getVocabulary());
+      if (before && continues && before->getLine() < t->getLine()) {
+        at.begin = at.end = token_loc(file_, before).end;
+        text = fmt::format("expected {} after {}", list, shown(before));
+      } else {
+        text = fmt::format("unexpected {}, expected {}", shown(t), list);
+      }
+    }
+    Diagnostic &d = diagnostics_.report(at, DiagKind::syntax, text);
+    if (expected.has(P::RBRACE) && (t->getType() == Token::EOF || starts_declaration(t->getType())))
+      note_open_brace(p, d);
+    if (++errors_ >= kMaxErrors) throw TooManyErrors();
+  }
+
+  // What a broken token leads to says nothing new.
+  static bool follows_lexical_error(antlr4::Parser *p, const Token *t) {
+    if (t->getType() == P::BAD_STRING) return true;
+    if (t->getTokenIndex() == 0) return false;
+    return p->getTokenStream()->get(t->getTokenIndex() - 1)->getChannel() != Token::DEFAULT_CHANNEL;
+  }
+
+  void note_open_brace(antlr4::Parser *p, Diagnostic &d) const {
+    for (antlr4::tree::ParseTree *c = p->getContext(); c; c = c->parent)
+      for (antlr4::tree::ParseTree *child : c->children)
+        if (auto *node = dynamic_cast<antlr4::tree::TerminalNode *>(child);
+            node && node->getSymbol()->getType() == P::LBRACE)
+          return d.notes.push_back({token_loc(file_, node->getSymbol()), "this `{` is not closed"});
+  }
+
+  // Texts that say more than what was expected; "" if there is none.
+  std::string special_case(antlr4::Parser *p, const Token *t, const Token *before) const {
+    size_t rule = p->getContext()->getRuleIndex();
+    if (t->getType() == P::RESERVED) return fmt::format("{} is reserved for a later version of the language", shown(t));
+    if (!before) return "";
+    const Token *earlier = p->getTokenStream()->LT(-2);
+    if (before->getType() == P::DOT && t->getType() == P::DOT) return "a range is written `lo : hi`";
+    if (before->getType() == P::DOT && earlier && earlier->getType() == P::INT)
+      return "a float literal has digits after its point, as in `1.0`";
+    auto *outer = dynamic_cast<antlr4::RuleContext *>(p->getContext()->parent);
+    size_t block_of = rule == P::RuleBlock && outer ? outer->getRuleIndex() : size_t(P::RuleFile);
+    if (block_of == P::RuleKernel && t->getType() == P::ARROW)
+      return "a kernel returns nothing: its results are `out` parameters";
+    if ((block_of == P::RuleIfStmt || block_of == P::RuleWhileStmt) && t->getType() == P::ASSIGN)
+      return "unexpected `=`, expected `{`; `==` compares";
+    if (expected_.count(P::STAR) && (t->getText() == "and" || t->getText() == "or"))
+      return fmt::format("`{}` is written `{}`", t->getText(), t->getText() == "and" ? "&&" : "||");
+    if (rule == P::RuleStatement && t->getType() != P::RBRACE && starts_keyword_statement(t->getType()))
+      return fmt::format("an annotation cannot stand before `{}`", t->getText());
+    return "";
+  }
+
+  int32_t file_;
+  const SourceFile &source_;
+  Diagnostics &diagnostics_;
+  std::set<size_t> expected_;
+  size_t seen_at_ = SIZE_MAX; // index of the token that `expected_` is about
+  int64_t errors_ = 0;
 };
 
 } // namespace
 
 std::unique_ptr<ast::File> parse_file(int32_t file_id, Diagnostics &diagnostics) {
   const SourceFile &source = diagnostics.sources().file(file_id);
+  int64_t errors_before = diagnostics.error_count();
   if (!check_bytes(file_id, source, diagnostics)) return nullptr;
   antlr4::ANTLRInputStream input(ascii_image(source.text()));
   tkgrammar::TkLexer lexer(&input);
   lexer.removeErrorListeners();
   antlr4::CommonTokenStream tokens(&lexer);
   tokens.fill();
-  TokenPass pass(file_id, source.text(), tokens.getTokens(), diagnostics);
-  if (!pass.run()) return nullptr;
+  if (!TokenPass(file_id, source.text(), tokens.getTokens(), diagnostics).run()) return nullptr;
+
   tkgrammar::TkParser parser(&tokens);
   parser.removeErrorListeners();
   auto *simulator = parser.getInterpreter<antlr4::atn::ParserATNSimulator>();
-  simulator->setPredictionMode(antlr4::atn::PredictionMode::SLL);
-  parser.setErrorHandler(std::make_shared<antlr4::BailErrorStrategy>());
+  antlr4::ParserRuleContext *tree = nullptr;
   try {
-    return build_ast(parser.file(), file_id, diagnostics);
-  } catch (const std::exception &) { return nullptr; }
+    // A file without errors needs neither full contexts nor recovery.
+    simulator->setPredictionMode(antlr4::atn::PredictionMode::SLL);
+    parser.setErrorHandler(std::make_shared<antlr4::BailErrorStrategy>());
+    tree = parser.file();
+  } catch (const antlr4::ParseCancellationException &) { tree = nullptr; }
+  bool broken = !tree;
+  if (broken) {
+    parser.reset();
+    simulator->setPredictionMode(antlr4::atn::PredictionMode::LL);
+    parser.setErrorHandler(std::make_shared<ErrorStrategy>(file_id, source, diagnostics));
+    try {
+      tree = parser.file();
+    } catch (const TooManyErrors &) { return nullptr; }
+  }
+  std::unique_ptr<ast::File> out = build_ast(tree, broken, file_id, diagnostics);
+  bool empty = out->imports.empty() && out->consts.empty() && out->enums.empty() && out->functions.empty() &&
+               out->checks.empty();
+  if (empty && diagnostics.error_count() == errors_before)
+    diagnostics.report({file_id, 0, 0}, DiagKind::empty_file, source.name());
+  return empty ? nullptr : std::move(out);
 }
 
 } // namespace tkc

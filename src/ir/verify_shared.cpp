@@ -1,0 +1,158 @@
+// Shared memory after allocation: ranges, and an ordering edge between any two accesses of the same bytes.
+//
+// The function is walked with the set of accesses that may still be in flight: made since the last block barrier on some
+// path. Regions of loops are walked until the set no longer grows, so accesses of one iteration meet those of the next.
+#include "ir/verify_rules.h"
+#include "layout/convert.h"
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace tkc::ir {
+
+namespace {
+
+struct Buffer {
+  const Op *op = nullptr; // the scratch_store, or the op with scratch of its own
+  int64_t begin = 0, end = 0;
+  bool overlaps(const Buffer &o) const { return begin < o.end && o.begin < end; }
+};
+
+// Accesses in flight: (buffer, op that accesses, writes?) -> a warp barrier came after it on every path.
+using Access = std::tuple<const Op *, const Op *, bool>;
+struct State {
+  std::map<Access, bool> pending;
+  std::set<const Op *> clobbered; // buffers whose content another one may have overwritten
+  bool merge(const State &o) {
+    bool grew = false;
+    for (const auto &[access, synced] : o.pending) {
+      auto [it, added] = pending.emplace(access, synced);
+      grew |= added || (it->second && !synced);
+      it->second &= synced;
+    }
+    for (const Op *b : o.clobbered) grew |= clobbered.insert(b).second;
+    return grew;
+  }
+};
+
+// Every warp reads only what it stored itself, and no two warps store the same element.
+bool within_warp(const RegLayout &store, const RegLayout &load) {
+  return store.free_bits().warp == 0 && stays_in_warp(store, load);
+}
+
+class Shared {
+public:
+  Shared(const Function &f, Faults &faults) : f_(f), faults_(faults) {}
+
+  void run() {
+    walk(f_.body, [&](const Op *op) { collect(*op); });
+    if (!faults_.list.empty()) return;
+    State state;
+    block(*f_.body, state);
+  }
+
+private:
+  void collect(const Op &op) {
+    bool store = op.kind == OpKind::ScratchStore;
+    ScratchFn *scratch = def(op).scratch;
+    int64_t bytes = store ? op.attrs.get<SmemLayout>("smem").bytes : scratch ? scratch(op) : 0;
+    if (!store && bytes == 0) return;
+    const char *key = store ? "offset" : "scratch_offset";
+    if (!op.attrs.has(key)) return faults_.add(op, "attribute `{}` is missing: {} bytes of shared memory have no place", key, bytes);
+    int64_t offset = op.attrs.i(key), align = store ? std::max<int64_t>(16, op.attrs.get<SmemLayout>("smem").alignment) : 16;
+    if (offset < 0 || offset % align) faults_.add(op, "offset {} is not a multiple of {}", offset, align);
+    if (offset + bytes > f_.shared_bytes) faults_.add(op, "[{}, {}) passes the end of shared memory at {}", offset, offset + bytes, f_.shared_bytes);
+    buffers_[&op] = {&op, offset, offset + bytes};
+  }
+
+  void fault(const Op &op, const Op &other, const char *text) {
+    if (reported_.insert({&op, &other}).second) faults_.add(op, "{} `{}`", text, print_op(other));
+  }
+
+  void write(const Op &op, State &state) {
+    const Buffer &b = buffers_.at(&op);
+    for (const auto &[access, synced] : state.pending) {
+      auto [buffer, at, writes] = access;
+      if (!b.overlaps(buffers_.at(buffer))) continue;
+      if (buffer != &op) {
+        fault(op, *at, "overwrites shared memory without a block barrier after");
+      } else if (!writes) {
+        // The next iteration stores while another warp may still read; each thread rewrites only its own bytes otherwise.
+        bool own = op.kind == OpKind::ScratchStore && synced && within_warp(*op.operand(0)->layout, *at->result()->layout);
+        if (!own) fault(op, *at, "overwrites its buffer without a barrier after the last read by");
+      }
+    }
+    for (const auto &[other, range] : buffers_)
+      if (other != &op && b.overlaps(range)) state.clobbered.insert(other);
+    state.clobbered.erase(&op);
+  }
+
+  void read(const Op &op, State &state) {
+    const Op *store = op.operand(0)->op;
+    for (const auto &[access, synced] : state.pending) {
+      auto [buffer, at, writes] = access;
+      if (!writes || !buffers_.at(store).overlaps(buffers_.at(buffer))) continue;
+      if (buffer != store || !synced || !within_warp(*store->operand(0)->layout, *op.result()->layout))
+        fault(op, *at, synced ? "reads other warps' data without a block barrier after" : "reads shared memory without a barrier after");
+    }
+    if (state.clobbered.count(store)) fault(op, *store, "reads a buffer that may have been overwritten since");
+    state.pending[{store, &op, false}] = false;
+  }
+
+  void block(const Block &b, State &state) {
+    for (const Op *op : b.ops) {
+      switch (op->kind) {
+      case OpKind::For: loop({op->regions[0]}, state); break;
+      case OpKind::While: loop({op->regions[0], op->regions[1]}, state); break;
+      case OpKind::If: {
+        State other = state;
+        block(*op->regions[0], state);
+        block(*op->regions[1], other);
+        state.merge(other);
+        break;
+      }
+      case OpKind::BlockBarrier:
+        if (op->attrs.s("scope") == "block")
+          state.pending.clear();
+        else
+          for (auto &[access, synced] : state.pending) synced = true;
+        break;
+      case OpKind::ScratchStore:
+        write(*op, state);
+        state.pending[{op, op, true}] = false;
+        break;
+      case OpKind::ScratchLoad: read(*op, state); break;
+      default:
+        if (!buffers_.count(op)) break;
+        write(*op, state);
+        state.pending.clear(); // its own barrier
+        state.pending[{op, op, false}] = false;
+      }
+    }
+  }
+
+  // `state` becomes what holds after any number of iterations. The last region may be left out at the end (while).
+  void loop(const std::vector<const Block *> &regions, State &state) {
+    bool condition_first = regions.size() == 2;
+    while (true) {
+      State next = state;
+      if (condition_first) block(*regions[0], next);
+      State exit = next;
+      block(*regions.back(), next);
+      if (state.merge(next)) continue;
+      if (condition_first) state = exit;
+      return;
+    }
+  }
+
+  const Function &f_;
+  Faults &faults_;
+  std::map<const Op *, Buffer> buffers_;
+  std::set<std::pair<const Op *, const Op *>> reported_;
+};
+
+} // namespace
+
+void verify_shared(const Function &f, Faults &faults) { Shared(f, faults).run(); }
+
+} // namespace tkc::ir
