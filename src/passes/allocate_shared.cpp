@@ -9,6 +9,7 @@
 #include "ir/op_def.h"
 #include "passes/passes.h"
 #include <algorithm>
+#include <map>
 
 namespace tkc::passes {
 
