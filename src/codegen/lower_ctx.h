@@ -4,6 +4,7 @@
 // leaves out are null and never computed). LLVM types: bool i1; integers iN; f16 half; bf16 bfloat; tf32 and f32 float;
 // f64 double; e4m3, e5m2 and the other 8-bit formats i8 holding the bits.
 #pragma once
+#include "codegen/debug_lines.h"
 #include "ir/op_def.h"
 #include "ir/target.h"
 #include "llvm/IR/IRBuilder.h"
@@ -43,6 +44,9 @@ public:
   const TensorVal &tensor(const ir::Value *v) const;
   void set_tensor(const ir::Value *v, TensorVal t);
   const RegLayout &layout(const ir::Value *v) const;
+  // layout(v).live_regs(), computed once for each layout: the registers that a lowering must set.
+  const std::vector<int> &live_regs(const ir::Value *v) const;
+  Regs no_regs(const ir::Value *v) const { return Regs(size_t(layout(v).num_regs())); } // all null
 
   // ---- types and constants
   llvm::Type *type(DType t) const;
@@ -56,7 +60,7 @@ public:
   llvm::Value *thread() const { return thread_; }
   llvm::Value *program_id(int64_t axis) const { return program_id_[size_t(axis)]; }
   llvm::Value *num_programs(int64_t axis) const { return num_programs_[size_t(axis)]; }
-  // XOR over the set bits of lane and warp of the given basis vectors, as i32 (computed once in the entry block).
+  // XOR over the set bits of lane and warp of the given basis vectors, as i32 (computed once, before the kernel's body).
   llvm::Value *linear(std::span<const uint32_t> lane_bases, std::span<const uint32_t> warp_bases);
   // The coordinates of register `reg` of a layout along one dim, as i32: constant part of the register plus the thread's
   // part (added where the bits are disjoint, so that it folds into an immediate).
@@ -65,10 +69,18 @@ public:
 
   // Lowers the ops of a region in place; the operands of its yield stay in the caller's hands.
   void lower_block(const ir::Block *block);
+  // The source line of an op, for the instructions made from now on; lower_block calls it for every op.
+  void set_location(SourceLoc loc);
+  const SourceManager *sources() const { return debug_ ? &debug_->sources() : nullptr; }
 
 private:
   friend class FunctionLowering;
+  llvm::Value *bits_part(llvm::Value *index, std::span<const uint32_t> bases);
   std::vector<Regs> regs_; // by ir::Value::id
+  mutable std::unordered_map<RegLayout, std::vector<int>> live_;
+  llvm::Instruction *entry_end_ = nullptr; // what is computed once goes before it
+  DebugLines *debug_ = nullptr;            // null: no source lines
+  llvm::DISubprogram *subprogram_ = nullptr;
   std::unordered_map<const ir::Value *, TensorVal> tensors_;
   std::map<std::vector<uint32_t>, llvm::Value *> linear_;
   llvm::Value *lane_ = nullptr, *warp_ = nullptr, *thread_ = nullptr, *shared_base_ = nullptr;

@@ -242,6 +242,6 @@ void assertfail(Builder &b, StringRef message, StringRef file, int64_t line, Str
       ->addFnAttr(Attribute::NoReturn);
 }
 
-void trap(Builder &b) { b.CreateIntrinsic(Intrinsic::trap, {}, {}); }
+void trap(Builder &b) { call(b, Intrinsic::trap); }
 
 } // namespace tkc::codegen::nvvm

@@ -287,7 +287,8 @@ void decode_bulk_copy(Decoder &d, bool reduce) {
   d.out.a = to.row, d.out.imm = to.offset, d.out.b = from.row;
   d.out.list = d.add_list({bar.row, offset_word(from.offset), offset_word(bar.offset)});
   d.out.mode[0] = uint8_t(direction);
-  d.out.mode[1] = uint8_t(!to.wide | !from.wide << 1 | !bar.wide << 2), d.out.mode[4] = uint8_t(Space::SharedCluster);
+  d.out.mode[1] = uint8_t(int(!to.wide) | int(!from.wide) << 1 | int(!bar.wide) << 2);
+  d.out.mode[4] = uint8_t(Space::SharedCluster);
   d.out.run = bulk;
 }
 

@@ -1,5 +1,6 @@
 // Helpers of the emulator's tests: small PTX modules, buffers, launches, and probes of single instructions.
 #pragma once
+#include <type_traits>
 #include "emu/emu.h"
 #include <bit>
 #include <cstring>
@@ -130,7 +131,7 @@ struct Rng {
 };
 // Corner cases and random bits.
 template <typename T> std::vector<T> samples(size_t n, uint64_t seed) {
-  std::vector<T> v = {T(0), T(1), T(-1), T(2), T(T(1) << (8 * sizeof(T) - 1)), T((T(1) << (8 * sizeof(T) - 1)) - 1), T(7), T(-7), T(31), T(32), T(33)};
+  std::vector<T> v = {T(0), T(1), T(-1), T(2), T(std::make_unsigned_t<T>(1) << (8 * sizeof(T) - 1)), T((std::make_unsigned_t<T>(1) << (8 * sizeof(T) - 1)) - 1), T(7), T(-7), T(31), T(32), T(33)};
   Rng r{seed};
   while (v.size() < n) {
     uint64_t bits = r.next();

@@ -1,0 +1,97 @@
+#include "codegen/abi.h"
+#include "support/check.h"
+
+namespace tkc::codegen {
+
+KernelAbi kernel_abi(const ir::Function &f, std::string entry, bool aligned) {
+  KernelAbi abi;
+  abi.entry = std::move(entry);
+  abi.aligned = aligned;
+  abi.threads = f.warps * 32;
+  abi.shared_bytes = f.shared_bytes;
+  int64_t at = 0;
+  auto add = [&](AbiParam p) {
+    at = (at + p.bytes - 1) / p.bytes * p.bytes;
+    p.offset = at;
+    at += p.bytes;
+    abi.params.push_back(std::move(p));
+  };
+  for (const ir::Param &p : f.params) {
+    if (!p.present) continue;
+    if (!p.type.is_tensor()) {
+      add({AbiParam::Kind::Scalar, p.name, "", 0, p.type.dtype, false, 0, dtype_bytes(p.type.dtype)});
+      continue;
+    }
+    add({AbiParam::Kind::Pointer, p.name, p.name, 0, p.type.dtype, p.mode != ir::ParamMode::In, 0, 8});
+    int64_t strides = p.type.rank() - (p.any_strides ? 0 : 1);
+    for (int64_t d = 0; d < strides; d++)
+      add({AbiParam::Kind::Stride, fmt::format("{}_stride{}", p.name, d), p.name, d, DType::I64, false, 0, 8});
+  }
+  for (const std::string &s : f.sizes) add({AbiParam::Kind::Size, s, "", 0, DType::I32, false, 0, 4});
+  return abi;
+}
+
+namespace {
+
+const char *kind_text(AbiParam::Kind k) {
+  switch (k) {
+  case AbiParam::Kind::Pointer: return "pointer";
+  case AbiParam::Kind::Stride: return "stride";
+  case AbiParam::Kind::Scalar: return "scalar";
+  case AbiParam::Kind::Size: return "size";
+  }
+  TKC_UNREACHABLE("AbiParam::Kind");
+}
+
+const char *mode_text(ir::ParamMode m) {
+  switch (m) {
+  case ir::ParamMode::In: return "";
+  case ir::ParamMode::Out: return "out ";
+  case ir::ParamMode::InOut: return "inout ";
+  }
+  TKC_UNREACHABLE("ParamMode");
+}
+
+std::string list(const std::vector<ir::SizeExpr> &exprs) {
+  std::string s;
+  for (const ir::SizeExpr &e : exprs) s += (s.empty() ? "" : ", ") + e.str();
+  return s;
+}
+
+} // namespace
+
+std::string abi_comment(const ir::Function &f, const KernelAbi &abi) {
+  std::string s = fmt::format("// kernel {}", abi.entry);
+  std::string bindings;
+  for (const auto &[name, value] : f.bindings) bindings += fmt::format("{}{} = {}", bindings.empty() ? "" : ", ", name, value);
+  if (!bindings.empty()) s += fmt::format("<{}>", bindings);
+  s += "\n";
+  for (const ir::Param &p : f.params) {
+    if (!p.present) {
+      s += fmt::format("//   {}: absent\n", p.name);
+      continue;
+    }
+    if (!p.type.is_tensor()) continue;
+    std::string strides;
+    for (int64_t d = 0; d < p.type.rank(); d++) {
+      bool unit = d + 1 == p.type.rank() && !p.any_strides;
+      strides += fmt::format("{}{}", d ? ", " : "", unit ? "1" : fmt::format("{}_stride{}", p.name, d));
+    }
+    s += fmt::format("//   {}: {}tensor<{}>[{}] strides [{}]\n", p.name, mode_text(p.mode), dtype_name(p.type.dtype),
+                     list(p.dims), strides);
+  }
+  for (const AbiParam &p : abi.params)
+    s += fmt::format("//   param {:3}: {:7} {} ({}, {} bytes)\n", p.offset, kind_text(p.kind), p.name,
+                     p.kind == AbiParam::Kind::Pointer ? "address" : dtype_name(p.type), p.bytes);
+  if (abi.aligned)
+    s += fmt::format("//   bases and pitches are multiples of {} bytes\n", kAlignedBytes);
+  if (abi.aligned && !f.facts.empty()) s += fmt::format("//   where {}\n", list(f.facts));
+  std::string order = f.order;
+  for (size_t i = 0; i < f.order_args.size(); i++) order += fmt::format("{}{}", i ? ", " : "(", f.order_args[i]);
+  if (!f.order_args.empty()) order += ")";
+  s += fmt::format("//   grid ({}){}{}: grid.x is the product\n", list(f.grid), order.empty() ? "" : " order ", order);
+  s += fmt::format("//   block {} threads, {} bytes of dynamic shared memory\n", abi.threads, abi.shared_bytes);
+  return s;
+}
+
+} // namespace tkc::codegen
