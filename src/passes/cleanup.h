@@ -1,0 +1,14 @@
+// Passes that make the IR smaller without changing what a kernel computes. Each returns true if it changed anything; the
+// opening comment of its source says what it does, and what not.
+#pragma once
+#include "passes/pass_manager.h"
+
+namespace tkc::passes {
+
+bool fold_constants(ir::Function &f, PassContext &context);
+bool dead_code(ir::Function &f, PassContext &context);
+bool common_subexpressions(ir::Function &f, PassContext &context);
+bool hoist_invariants(ir::Function &f, PassContext &context);
+bool fuse_product_sum(ir::Function &f, PassContext &context);
+
+} // namespace tkc::passes
