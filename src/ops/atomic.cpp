@@ -1,6 +1,7 @@
 // Atomic updates of memory.
 #include "ops/access.h"
 #include "ops/combine.h"
+#include "ops/scratch.h"
 #include <algorithm>
 #include <array>
 
@@ -97,6 +98,7 @@ constexpr OpDef kAtomicAdd = {.name = "atomic_add",
                                          "t[0, :]);   // eight additions to each of four elements",
                               .effects = kUpdates,
                               .layout = {LayoutKind::Anchor},
+                              .scratch = atomic_scratch,
                               .infer = infer_atomic<kAddTypes>,
                               .interp = interp_atomic<SumF>,
                               .lower = lower_AtomicAdd};
@@ -109,6 +111,7 @@ constexpr OpDef kAtomicMax = {
     .example = "let t = load(x[:, :]);\nstore(y[:, :], t);\natomic_max(y[0, :], t[1, :]);",
     .effects = kUpdates,
     .layout = {LayoutKind::Anchor},
+    .scratch = atomic_scratch,
     .infer = infer_atomic<kOrderTypes>,
     .interp = interp_atomic<MaxF>,
     .lower = lower_AtomicMax};
@@ -122,6 +125,7 @@ constexpr OpDef kAtomicMin = {
     .example = "let t = load(x[:, :]);\nstore(y[:, :], t);\natomic_min(y[0, :], t[1, :]);",
     .effects = kUpdates,
     .layout = {LayoutKind::Anchor},
+    .scratch = atomic_scratch,
     .infer = infer_atomic<kOrderTypes>,
     .interp = interp_atomic<MinF>,
     .lower = lower_AtomicMin};
@@ -135,6 +139,7 @@ constexpr OpDef kAtomicAnd = {
                "store(y[:, :], f32(before));",
     .effects = kUpdates,
     .layout = {LayoutKind::Anchor},
+    .scratch = atomic_scratch,
     .infer = infer_atomic<kBitTypes>,
     .interp = interp_atomic<AndF>,
     .lower = lower_AtomicAnd};
@@ -148,6 +153,7 @@ constexpr OpDef kAtomicOr = {
                ":], f32(before));",
     .effects = kUpdates,
     .layout = {LayoutKind::Anchor},
+    .scratch = atomic_scratch,
     .infer = infer_atomic<kBitTypes>,
     .interp = interp_atomic<OrF>,
     .lower = lower_AtomicOr};
@@ -161,6 +167,7 @@ constexpr OpDef kAtomicXor = {
         "# with n: inout tensor<i32>[M, N]\nlet before = atomic_xor(n[0, :], iota(N));\n# store(y[0, :], f32(before));",
     .effects = kUpdates,
     .layout = {LayoutKind::Anchor},
+    .scratch = atomic_scratch,
     .infer = infer_atomic<kBitTypes>,
     .interp = interp_atomic<XorF>,
     .lower = lower_AtomicXor};
@@ -174,6 +181,7 @@ constexpr OpDef kAtomicExch = {
                ":], before);",
     .effects = kUpdates,
     .layout = {LayoutKind::Anchor},
+    .scratch = atomic_scratch,
     .infer = infer_atomic<kOrderTypes>,
     .interp = interp_atomic<ExchF>,
     .lower = lower_AtomicExch};
@@ -187,6 +195,7 @@ constexpr OpDef kAtomicCas = {.name = "atomic_cas",
                                          "# store(y[0, :], f32(before));",
                               .effects = kUpdates,
                               .layout = {LayoutKind::Anchor},
+                              .scratch = atomic_scratch,
                               .infer = infer_atomic<kBitTypes, true>,
                               .interp = interp_atomic<CasF, true>,
                               .lower = lower_AtomicCas};

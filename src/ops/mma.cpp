@@ -1,5 +1,6 @@
 // The matrix product.
 #include "ops/common.h"
+#include "ops/scratch.h"
 #include <algorithm>
 
 namespace tkc::ops {
@@ -170,6 +171,7 @@ constexpr OpDef kMma = {
            "once, and takes tf32x3 as exact. In a reference operands of any float dtype are multiplied exactly.",
     .example = "let t = load(x[:, :]);\nlet a = mma(bf16(t), bf16(t.T));\n# store(y[:, 0 : 16], a);",
     .layout = {LayoutKind::Anchor},
+    .scratch = mma_scratch,
     .infer = infer_mma,
     .interp = interp_mma,
     .lower = lower_Mma};

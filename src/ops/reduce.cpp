@@ -1,5 +1,6 @@
 // Reductions of one axis: sums, extrema, quantifiers and their positions.
 #include "ops/combine.h"
+#include "ops/scratch.h"
 
 namespace tkc::ops {
 
@@ -96,6 +97,7 @@ constexpr OpDef kReduceSum = {
         "integers wrap.",
     .example = "let t = load(x[:, :]);\nlet a = t / sum(abs(t), axis = 1)[:, None];\n# store(y[:, :], a);",
     .layout = kReduced,
+    .scratch = reduce_scratch,
     .infer = infer_reduce<kNumbers>,
     .interp = interp_reduce<SumF>,
     .lower = lower_ReduceSum};
@@ -107,6 +109,7 @@ constexpr OpDef kReduceProd = {.name = "reduce_prod",
                                .example =
                                    "let t = load(x[:, :]);\nlet a = prod(t[:, 0 : 4], axis = 1);\n# store(y[:, 0], a);",
                                .layout = kReduced,
+                               .scratch = reduce_scratch,
                                .infer = infer_reduce<kNumbers>,
                                .interp = interp_reduce<ProdF>,
                                .lower = lower_ReduceProd};
@@ -118,6 +121,7 @@ constexpr OpDef kReduceMax = {
     .doc = "The largest element along an axis. NaNs are ignored; an axis of NaNs alone gives -inf.",
     .example = "let t = load(x[:, :]);\nlet a = exp(t - max(t, axis = 1)[:, None]);\n# store(y[:, :], a);",
     .layout = kReduced,
+    .scratch = reduce_scratch,
     .infer = infer_reduce<kNumbers>,
     .interp = interp_reduce<MaxF>,
     .lower = lower_ReduceMax};
@@ -129,6 +133,7 @@ constexpr OpDef kReduceMin = {
     .doc = "The smallest element along an axis. NaNs are ignored; an axis of NaNs alone gives +inf.",
     .example = "let t = load(x[:, :]);\nlet a = t - min(t, axis = 0)[None, :];\n# store(y[:, :], a);",
     .layout = kReduced,
+    .scratch = reduce_scratch,
     .infer = infer_reduce<kNumbers>,
     .interp = interp_reduce<MinF>,
     .lower = lower_ReduceMin};
@@ -141,6 +146,7 @@ constexpr OpDef kReduceAny = {
     .example = "let t = load(x[:, :]);\nlet bad = any(isnan(t), axis = 1);\nlet a = where(bad[:, None], 0.0, t);\n"
                "# store(y[:, :], a);",
     .layout = kReduced,
+    .scratch = reduce_scratch,
     .infer = infer_reduce<kBools>,
     .interp = interp_reduce<AnyF>,
     .lower = lower_ReduceAny};
@@ -153,6 +159,7 @@ constexpr OpDef kReduceAll = {
     .example = "let t = load(x[:, :]);\nlet good = all(isfinite(t), axis = 1);\nlet a = where(good[:, None], t, 0.0);\n"
                "# store(y[:, :], a);",
     .layout = kReduced,
+    .scratch = reduce_scratch,
     .infer = infer_reduce<kBools>,
     .interp = interp_reduce<AllF>,
     .lower = lower_ReduceAll};
@@ -166,6 +173,7 @@ constexpr OpDef kArgMax = {
         "NaNs alone gives 0.",
     .example = "let t = load(x[:, :]);\nlet top = argmax(t, axis = 1);\n# store(y[:, 0], f32(top));",
     .layout = kReduced,
+    .scratch = reduce_scratch,
     .infer = infer_reduce<kNumbers, true>,
     .interp = interp_position<true>,
     .lower = lower_ArgMax};
@@ -179,6 +187,7 @@ constexpr OpDef kArgMin = {
         "NaNs alone gives 0.",
     .example = "let t = load(x[:, :]);\nlet low = argmin(t, axis = 1);\n# store(y[:, 0], f32(low));",
     .layout = kReduced,
+    .scratch = reduce_scratch,
     .infer = infer_reduce<kNumbers, true>,
     .interp = interp_position<false>,
     .lower = lower_ArgMin};

@@ -1,5 +1,6 @@
 // Running results along an axis.
 #include "ops/combine.h"
+#include "ops/scratch.h"
 
 namespace tkc::ops {
 
@@ -62,6 +63,7 @@ constexpr OpDef kCumSum = {
            "integers wrap.",
     .example = "let a = cumsum(load(x[:, :]), axis = 1);\n# store(y[:, :], a);",
     .layout = {LayoutKind::Anchor},
+    .scratch = scan_scratch,
     .infer = infer_scan,
     .interp = interp_scan<SumF>,
     .lower = lower_CumSum};
@@ -74,6 +76,7 @@ constexpr OpDef kCumProd = {
     .example = "let decay = sigmoid(load(x[:, :]));\nlet a = cumprod(decay, axis = 0, exclusive = true);\n# store(y[:, "
                ":], a);",
     .layout = {LayoutKind::Anchor},
+    .scratch = scan_scratch,
     .infer = infer_scan,
     .interp = interp_scan<ProdF>,
     .lower = lower_CumProd};
@@ -87,6 +90,7 @@ constexpr OpDef kCumMax = {
         "integer) at the start.",
     .example = "let a = cummax(load(x[:, :]), axis = 1);\n# store(y[:, :], a);",
     .layout = {LayoutKind::Anchor},
+    .scratch = scan_scratch,
     .infer = infer_scan,
     .interp = interp_scan<MaxF>,
     .lower = lower_CumMax};
@@ -100,6 +104,7 @@ constexpr OpDef kCumMin = {.name = "cummin",
                                   "integer) at the start.",
                            .example = "let a = cummin(load(x[:, :]), axis = 1, reverse = true);\n# store(y[:, :], a);",
                            .layout = {LayoutKind::Anchor},
+                           .scratch = scan_scratch,
                            .infer = infer_scan,
                            .interp = interp_scan<MinF>,
                            .lower = lower_CumMin};
