@@ -267,7 +267,7 @@ SharedPlan plan_shared(const RegLayout &src, const RegLayout &dst, int64_t elem_
   F2Span common(f2_intersection(src.reg, dst.reg));
   bool in_warp = stays_in_warp(src, dst);
   SideQuery load{dst, {}, elem_log2, false, false, features.ldmatrix};
-  SideQuery store{src, {}, elem_log2, true, false, features.stmatrix};
+  SideQuery store{src, {}, elem_log2, true, false, features.stmatrix, &dst};
   // The candidates are compared by the exact wavefronts and instructions of both sides, then the best is expanded.
   Vectors best;
   int64_t best_cost = 0;

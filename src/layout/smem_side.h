@@ -14,6 +14,9 @@ struct SideQuery {
   bool store = false;
   bool private_warps = false; // stores: every warp stores what it holds, also what other warps hold
   bool matrix = true;         // ldmatrix (stmatrix for stores) may be used
+  // Stores: the layout that will read. Padding in its live registers is written too, so that nothing is read that was
+  // never written.
+  const RegLayout *reader = nullptr;
 };
 
 // The instruction and how register bits are spent. Sets of register bits ("combos") are register indices; the register

@@ -1,0 +1,543 @@
+// Lowerings against the interpreter: kernels made by hand, laid out by hand (often at random), compiled to PTX, run on the
+// emulator and compared with what the interpreter, which knows no layouts, makes of the same IR.
+#include "codegen/access.h"
+#include "codegen/emit_ptx.h"
+#include "emu/emu.h"
+#include "ir_kit.h"
+#include "layout/convert.h"
+#include "layout/fragments.h"
+#define Random LayoutRandom // ir_kit.h has another generator of this name
+#include "layout_random.h"
+#undef Random
+#include "ops/scratch.h"
+#include <cmath>
+#include <cstring>
+
+using namespace tkc;
+using namespace tkc::test;
+using LRandom = LayoutRandom;
+
+namespace {
+
+std::vector<uint8_t> encode(DType t, const std::vector<double> &f, const std::vector<int64_t> &i) {
+  std::vector<uint8_t> out;
+  auto size = size_t(dtype_bytes(t)), n = is_float(t) ? f.size() : i.size();
+  for (size_t k = 0; k < n; k++) {
+    uint64_t bits = is_float(t) ? encode_float(t, f[k]) : uint64_t(i[k]);
+    for (size_t b = 0; b < size; b++) out.push_back(uint8_t(bits >> 8 * b));
+  }
+  return out;
+}
+
+double decode(DType t, const uint8_t *bytes) {
+  uint64_t bits = 0;
+  for (int64_t b = 0; b < dtype_bytes(t); b++) bits |= uint64_t(bytes[b]) << 8 * b;
+  return is_float(t) ? decode_float(t, bits) : double(wrap_to(t, int64_t(bits)));
+}
+
+interp::Tile random_tile(Random &rng, DType t, Ints shape, double scale = 4) {
+  interp::Tile x(t, std::move(shape));
+  for (double &v : x.f) v = round_to(t, rng.uniform(-scale, scale));
+  for (int64_t &v : x.i) v = wrap_to(t, is_bool(t) ? rng.below(2) : int64_t(rng.next()));
+  return x;
+}
+
+int64_t count(const std::string &text, const std::string &what) {
+  int64_t n = 0;
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) n++;
+  return n;
+}
+
+// How a tensor parameter is declared.
+struct Tensors {
+  Ints extents, strides;   // by default those of the tile, row-major
+  bool read_only = false;  // `in`, else `inout`
+  bool any_strides = false;
+  bool is_static = false;  // extents known to the compiler
+};
+
+struct Bench : Kit {
+  std::string ptx;
+  codegen::KernelAbi abi;
+  const char *target = "sm_90";
+  bool aligned = false; // all bases and strides are multiples of 16 bytes
+  double tolerance = 0; // relative to the largest value
+
+  explicit Bench(int64_t warps) : Kit(ir::FunctionKind::Kernel) {
+    f.warps = warps;
+    f.name = "k";
+  }
+  ir::Value *tensor_of(interp::Tile init, Tensors how = {}) {
+    if (how.extents.empty()) how.extents = init.shape;
+    if (how.strides.empty()) {
+      how.strides.assign(how.extents.size(), 1);
+      for (size_t d = how.extents.size(); d-- > 1;) how.strides[d - 1] = how.strides[d] * init.shape[d];
+    }
+    ir::Value *v = tensor(std::move(init), how.extents, how.strides).value;
+    ir::Param p;
+    p.name = "t" + std::to_string(f.params.size());
+    if (!how.is_static) v->type.shape.assign(how.extents.size(), ir::kDynamic);
+    p.type = v->type;
+    p.mode = how.read_only ? ir::ParamMode::In : ir::ParamMode::InOut;
+    p.any_strides = how.any_strides;
+    for (int64_t e : how.extents) p.dims.push_back(ir::SizeExpr::constant(e));
+    f.params.push_back(p);
+    return v;
+  }
+  // Rows padded to 16 bytes.
+  ir::Value *padded_tensor(Random &numbers, DType t, Ints extents, Tensors how = {}) {
+    how.extents = extents;
+    int64_t step = 16 / dtype_bytes(t);
+    if (!extents.empty()) extents.back() = (extents.back() + step - 1) / step * step;
+    return tensor_of(random_tile(numbers, t, extents), how);
+  }
+  ir::Value *laid(ir::Value *v, RegLayout l) {
+    v->layout = std::move(l);
+    return v;
+  }
+  // The tile of these sizes at these starts.
+  ir::Value *load(ir::Value *t, Ints starts, Ints sizes, RegLayout l, ir::Attrs more = {},
+                  std::vector<ir::Value *> extra = {}) {
+    std::vector<ir::Value *> operands{t};
+    for (int64_t s : starts) operands.push_back(i32(s));
+    operands.insert(operands.end(), extra.begin(), extra.end());
+    more.set("sizes", std::move(sizes));
+    return laid(value(OpKind::Load, operands, more), std::move(l));
+  }
+  void store(ir::Value *t, Ints starts, ir::Value *v, ir::Attrs more = {}, std::vector<ir::Value *> extra = {}) {
+    std::vector<ir::Value *> operands{t};
+    for (int64_t s : starts) operands.push_back(i32(s));
+    operands.push_back(v);
+    operands.insert(operands.end(), extra.begin(), extra.end());
+    if (!more.has("sizes")) more.set("sizes", v->type.shape);
+    create(OpKind::Store, operands, more);
+  }
+  ir::Value *out(DType t, Ints shape) { return tensor_of(interp::Tile(t, std::move(shape))); }
+  // A conversion as the passes write it.
+  ir::Value *convert(ir::Value *x, RegLayout to) {
+    LayoutFeatures features = codegen::layout_features(*ir::find_target(target));
+    ConversionPlan plan = plan_conversion(*x->layout, to, dtype_bytes(x->type.dtype) * 8, features);
+    if (plan.kind != ConvertKind::Shared) return laid(value(OpKind::ConvertLayout, {x}), std::move(to));
+    return through_shared(x, to, plan.shared);
+  }
+  ir::Value *through_shared(ir::Value *x, RegLayout to, const SharedPlan &plan) {
+    REQUIRE(plan.pieces == 1);
+    ir::Value *token = value(OpKind::ScratchStore, {x}, attrs({{"smem", plan.layout}, {"offset", int64_t(0)}}));
+    create(OpKind::BlockBarrier, {}, attrs({{"scope", std::string(plan.warp_sync ? "warp" : "block")}}));
+    f.shared_bytes = std::max(f.shared_bytes, plan.bytes);
+    return laid(value(OpKind::ScratchLoad, {token}), std::move(to));
+  }
+  void with_scratch(ir::Op *op, int64_t bytes) {
+    op->attrs.set("scratch_offset", int64_t(0));
+    f.shared_bytes = std::max(f.shared_bytes, bytes);
+  }
+
+  void compile() {
+    if (f.body->ops.empty() || f.body->ops.back()->kind != OpKind::Return) end(OpKind::Return, {});
+    ir::walk(f.body, [&](ir::Op *op) {
+      for (ir::Value *v : op->results)
+        if (v->type.is_scalar()) v->layout = replicated({}, f.warps);
+    });
+    codegen::Entry entry{&f, "k", aligned};
+    codegen::EmitResult r = codegen::emit({&entry, 1}, *ir::find_target(target));
+    REQUIRE_MESSAGE(r.ok, r.error);
+    ptx = r.ptx;
+    abi = r.abis[0];
+  }
+  // Runs both and compares every tensor.
+  void check() {
+    compile();
+    emu::ParseResult parsed = emu::parse_ptx(ptx);
+    for (const auto &e : parsed.errors) MESSAGE(e.line << ": " << e.message);
+    REQUIRE_MESSAGE(parsed.module, ptx);
+    const emu::KernelInfo *kernel = emu::find_kernel(*parsed.module, "k");
+    REQUIRE(kernel);
+    emu::Memory memory;
+    emu::ParamWriter params(*kernel);
+    std::vector<uint64_t> addresses;
+    int64_t next = 0;
+    for (size_t i = 0; i < storages.size(); i++) {
+      const interp::Storage &s = *storages[i];
+      std::vector<uint8_t> bytes = encode(s.dtype, s.f, s.i);
+      emu::Memory::Attributes how;
+      how.readonly = f.params[i].mode == ir::ParamMode::In;
+      how.alignment = aligned ? 16 : dtype_bytes(s.dtype);
+      uint64_t at = memory.allocate(int64_t(bytes.size()), f.params[i].name, how);
+      std::memcpy(memory.host(at), bytes.data(), bytes.size());
+      addresses.push_back(at);
+    }
+    for (const codegen::AbiParam &p : abi.params) {
+      size_t i = size_t(std::stoll((p.kind == codegen::AbiParam::Kind::Pointer ? p.name : p.tensor).substr(1)));
+      const auto &ref = std::get<interp::TensorRef>(args[i]);
+      if (p.kind == codegen::AbiParam::Kind::Pointer) params.set(next++, addresses[i]);
+      else params.set(next++, ref.strides[size_t(p.dim)]);
+    }
+    emu::Launch launch;
+    launch.block[0] = abi.threads;
+    launch.dynamic_shared = abi.shared_bytes;
+    launch.params = params.bytes();
+    emu::Options options;
+    options.policy = emu::Policy::Reverse;
+    emu::Report report = emu::run(*parsed.module, "k", memory, launch, options);
+    for (const auto &e : report.errors) MESSAGE(emu::to_string(e));
+    REQUIRE_MESSAGE(report.ok(), ptx);
+    interp::Result r = run();
+    REQUIRE_MESSAGE(!r.trap, (r.trap ? r.trap->message : ""));
+    for (size_t i = 0; i < storages.size(); i++) {
+      const interp::Storage &s = *storages[i];
+      const uint8_t *bytes = memory.host(addresses[i]);
+      size_t n = is_float(s.dtype) ? s.f.size() : s.i.size();
+      double largest = 0;
+      for (size_t k = 0; k < s.f.size(); k++)
+        if (std::isfinite(s.f[k])) largest = std::max(largest, std::abs(s.f[k]));
+      int64_t wrong = 0;
+      std::string first;
+      for (size_t k = 0; k < n; k++) {
+        double want = is_float(s.dtype) ? s.f[k] : double(s.i[k]);
+        double got = decode(s.dtype, bytes + k * size_t(dtype_bytes(s.dtype)));
+        bool same = want == got || (std::isnan(want) && std::isnan(got)) || std::abs(want - got) <= tolerance * largest;
+        if (!same && wrong++ == 0) first = fmt::format("tensor {} element {}: {} for {}", i, k, got, want);
+      }
+      INFO(first);
+      if (wrong) MESSAGE(ptx);
+      REQUIRE(wrong == 0);
+    }
+  }
+};
+
+constexpr DType kMoved[] = {DType::Bool, DType::I8, DType::BF16, DType::F16, DType::F32, DType::I32, DType::F64, DType::E4M3};
+
+} // namespace
+
+TEST_CASE("load and store of random layouts, at random places") {
+  for (uint64_t seed = 0; seed < 150; seed++) {
+    CAPTURE(seed);
+    LRandom rng(seed);
+    Random numbers(seed);
+    Ints shape = random_shape(rng, 9);
+    int warp_bits = int(rng.below(3));
+    RegLayout l = random_layout(rng, shape, warp_bits, rng.chance(30));
+    CAPTURE(l.to_string());
+    DType t = kMoved[rng.below(std::size(kMoved))];
+    Ints extents, starts;
+    for (int64_t n : shape) {
+      extents.push_back(std::max<int64_t>(1, n + rng.below(8) - 4));
+      starts.push_back(rng.chance(40) ? 0 : rng.below(7) - 3);
+    }
+    Bench k(int64_t(1) << warp_bits);
+    k.aligned = rng.chance(50);
+    Tensors how;
+    how.is_static = rng.chance(50);
+    how.read_only = rng.chance(50);
+    ir::Value *x = k.padded_tensor(numbers, t, extents, how);
+    how.read_only = false;
+    ir::Value *y = k.padded_tensor(numbers, t, extents, how);
+    std::vector<ir::Value *> extra;
+    ir::Attrs a;
+    if (!shape.empty() && rng.chance(50)) {
+      ir::Value *m = k.padded_tensor(numbers, DType::Bool, shape);
+      ir::Value *mask = k.load(m, Ints(shape.size(), 0), shape, l);
+      a.set("has_mask", int64_t(1));
+      extra.push_back(mask);
+      if (rng.chance(50)) {
+        ir::Value *o = k.padded_tensor(numbers, t, shape);
+        a.set("has_other", int64_t(1));
+        extra.push_back(k.load(o, Ints(shape.size(), 0), shape, l));
+      }
+    }
+    ir::Value *v = k.load(x, starts, shape, l, a, extra);
+    ir::Attrs stored;
+    std::vector<ir::Value *> mask;
+    if (!extra.empty() && rng.chance(50)) {
+      stored.set("has_mask", int64_t(1));
+      mask = {extra[0]};
+    }
+    k.store(y, starts, v, stored, mask);
+    k.check();
+  }
+}
+
+TEST_CASE("conversions between random layouts") {
+  for (uint64_t seed = 0; seed < 200; seed++) {
+    CAPTURE(seed);
+    LRandom rng(seed);
+    Random numbers(seed);
+    Ints shape = random_shape(rng, 10);
+    int warp_bits = int(rng.below(3));
+    bool mixed = rng.chance(25);
+    RegLayout src = random_layout(rng, shape, warp_bits, mixed);
+    RegLayout dst = random_layout(rng, shape, warp_bits, mixed);
+    CAPTURE(src.to_string());
+    CAPTURE(dst.to_string());
+    DType t = kMoved[rng.below(std::size(kMoved))];
+    Bench k(int64_t(1) << warp_bits);
+    ir::Value *x = k.tensor_of(random_tile(numbers, t, shape)), *y = k.out(t, shape);
+    Ints zeros(shape.size(), 0);
+    if (shape.empty()) continue;
+    k.store(y, zeros, k.convert(k.load(x, zeros, shape, src), dst));
+    k.check();
+  }
+}
+
+TEST_CASE("reductions of random layouts") {
+  constexpr OpKind kinds[] = {OpKind::ReduceSum, OpKind::ReduceProd, OpKind::ReduceMax, OpKind::ReduceMin,
+                              OpKind::ReduceAny, OpKind::ReduceAll, OpKind::ArgMax, OpKind::ArgMin};
+  constexpr DType types[] = {DType::F32, DType::BF16, DType::F16, DType::I32, DType::I8, DType::U32, DType::F64, DType::I64};
+  int tested = 0;
+  for (uint64_t seed = 0; tested < 150; seed++) {
+    CAPTURE(seed);
+    LRandom rng(seed);
+    Random numbers(seed);
+    Ints shape = random_shape(rng, 9);
+    if (shape.empty()) continue;
+    int warp_bits = int(rng.below(3));
+    RegLayout l = random_layout(rng, shape, warp_bits, rng.chance(20));
+    int axis = int(rng.below(int64_t(shape.size())));
+    if (!l.is_separable(axis)) continue;
+    tested++;
+    CAPTURE(l.to_string());
+    OpKind kind = kinds[rng.below(std::size(kinds))];
+    bool logic = kind == OpKind::ReduceAny || kind == OpKind::ReduceAll;
+    DType t = logic ? DType::Bool : types[rng.below(std::size(types))];
+    Bench k(int64_t(1) << warp_bits);
+    interp::Tile init = random_tile(numbers, t, shape, kind == OpKind::ReduceProd ? 1.2 : 4);
+    if (rng.chance(50))
+      for (double &v : init.f)
+        if (rng.chance(20)) v = kind == OpKind::ReduceSum || kind == OpKind::ReduceProd ? 0 : NAN;
+    if (kind == OpKind::ArgMax || kind == OpKind::ArgMin) {
+      for (double &v : init.f) v = std::round(v);
+      for (int64_t &v : init.i) v = wrap_to(t, v % 5);
+    }
+    if (logic)
+      for (int64_t &v : init.i) v = kind == OpKind::ReduceAny ? rng.chance(3) : !rng.chance(3);
+    ir::Value *x = k.load(k.tensor_of(std::move(init)), Ints(shape.size(), 0), shape, l);
+    ir::Op *op = k.create(kind, {x}, attrs({{"axis", int64_t(axis)}}));
+    ir::Value *v = op->result();
+    if (!v->type.is_scalar()) k.laid(v, l.slice(axis));
+    k.with_scratch(op, ops::reduce_scratch(*op));
+    k.store(k.out(v->type.dtype, v->type.shape), Ints(size_t(v->type.rank()), 0), v);
+    bool exact = kind != OpKind::ReduceSum && kind != OpKind::ReduceProd;
+    k.tolerance = exact || !is_float(t) ? 0 : t == DType::F32 ? 1e-5 : t == DType::F64 ? 1e-14 : 8e-3;
+    k.check();
+  }
+}
+
+TEST_CASE("scans of random layouts") {
+  constexpr OpKind kinds[] = {OpKind::CumSum, OpKind::CumProd, OpKind::CumMax, OpKind::CumMin};
+  constexpr DType types[] = {DType::F32, DType::BF16, DType::I32, DType::I8, DType::F64};
+  for (uint64_t seed = 0; seed < 150; seed++) {
+    CAPTURE(seed);
+    LRandom rng(seed);
+    Random numbers(seed);
+    Ints shape = random_shape(rng, 9);
+    if (shape.empty()) continue;
+    int warp_bits = int(rng.below(4));
+    RegLayout l = random_layout(rng, shape, warp_bits, false);
+    int axis = int(rng.below(int64_t(shape.size())));
+    CAPTURE(l.to_string());
+    if (!ops::scan_bits(l, axis)) continue;
+    OpKind kind = kinds[rng.below(std::size(kinds))];
+    DType t = types[rng.below(std::size(types))];
+    Bench k(int64_t(1) << warp_bits);
+    interp::Tile init = random_tile(numbers, t, shape, kind == OpKind::CumProd ? 1.2 : 4);
+    ir::Value *x = k.load(k.tensor_of(std::move(init)), Ints(shape.size(), 0), shape, l);
+    ir::Op *op = k.create(kind, {x}, attrs({{"axis", int64_t(axis)}, {"reverse", rng.below(2)}, {"exclusive", rng.below(2)}}));
+    k.laid(op->result(), l);
+    k.with_scratch(op, ops::scan_scratch(*op));
+    k.store(k.out(t, shape), Ints(shape.size(), 0), op->result());
+    bool exact = kind == OpKind::CumMax || kind == OpKind::CumMin || !is_float(t);
+    k.tolerance = exact ? 0 : t == DType::F32 ? 1e-5 : t == DType::F64 ? 1e-14 : 8e-3;
+    k.check();
+  }
+}
+
+namespace {
+struct MmaCase {
+  const char *shape;
+  DType a, b, acc;
+  const char *precision = "tf32";
+};
+constexpr MmaCase kMma[] = {{"m16n8k16", DType::BF16, DType::BF16, DType::F32},
+                            {"m16n8k16", DType::F16, DType::F16, DType::F32},
+                            {"m16n8k16", DType::F16, DType::F16, DType::F16},
+                            {"m16n8k8", DType::BF16, DType::BF16, DType::F32},
+                            {"m16n8k8", DType::F32, DType::F32, DType::F32},
+                            {"m16n8k8", DType::TF32, DType::TF32, DType::F32},
+                            {"m16n8k4", DType::TF32, DType::TF32, DType::F32},
+                            {"m16n8k8", DType::F32, DType::F32, DType::F32, "tf32x3"},
+                            {"m8n8k4", DType::F64, DType::F64, DType::F64},
+                            {"m16n8k32", DType::I8, DType::I8, DType::I32},
+                            {"m16n8k16", DType::I8, DType::I8, DType::I32},
+                            {"m16n8k32", DType::E4M3, DType::E4M3, DType::F32},
+                            {"m16n8k32", DType::E4M3, DType::E5M2, DType::F32},
+                            {"m16n8k32", DType::E5M2, DType::E4M3, DType::F32}};
+} // namespace
+
+TEST_CASE("products of every kind, plain and transposed, over warps, with ragged extents") {
+  int64_t number = 0;
+  for (const MmaCase &m : kMma)
+    for (int round = 0; round < 8; round++) {
+      LRandom rng{uint64_t(number)};
+      Random numbers{uint64_t(number++)};
+      bool transposed = round & 1;
+      WarpTiling tiling{int64_t(1) << rng.below(2), int64_t(1) << rng.below(2), int64_t(1) << rng.below(2), rng.chance(30)};
+      int64_t M = round < 2 ? 64 : 1 + rng.below(70), N = round < 2 ? 32 : 1 + rng.below(50), K = round < 2 ? 64 : 1 + rng.below(80);
+      CAPTURE(m.shape);
+      CAPTURE(dtype_name(m.a));
+      CAPTURE(m.precision);
+      CAPTURE(transposed);
+      CAPTURE(fmt::format("{} x {} x {}, warps {} {} {}", M, N, K, tiling.warps_m, tiling.warps_n, tiling.warps_k));
+      const MmaShape *shape = find_mma_shape(m.shape, m.a == DType::F32 ? DType::TF32 : m.a);
+      REQUIRE(shape);
+      Bench k(tiling.warps());
+      auto operand = [&](Role role, DType t, Ints s) {
+        interp::Tile init = random_tile(numbers, t, s, 2);
+        RegLayout l = mma_operand_layout(*shape, role, s, tiling, transposed);
+        return k.load(k.tensor_of(std::move(init)), {0, 0}, s, l);
+      };
+      std::vector<ir::Value *> operands{operand(Role::A, m.a, {M, K}), operand(Role::B, m.b, {K, N})};
+      if (rng.chance(60)) operands.push_back(operand(Role::C, m.acc, {M, N}));
+      ir::Op *op = k.create(OpKind::Mma, operands, attrs({{"acc", m.acc}, {"precision", std::string(m.precision)}}));
+      op->attrs.set("shape", std::string(m.shape));
+      op->attrs.set("tiling", Ints{tiling.warps_m, tiling.warps_n, tiling.warps_k});
+      op->attrs.set("transposed", int64_t(transposed));
+      op->attrs.set("interleave", int64_t(tiling.interleave));
+      k.laid(op->result(), mma_operand_layout(*shape, Role::C, {M, N}, tiling, transposed));
+      k.with_scratch(op, ops::mma_scratch(*op));
+      k.store(k.out(m.acc, {M, N}), {0, 0}, op->result());
+      k.tolerance = m.acc == DType::F64 ? 1e-13 : m.acc == DType::F16 ? 1e-2 : m.acc == DType::F32 ? 2e-6 : 0;
+      k.check();
+    }
+}
+
+TEST_CASE("a product without tensor cores") {
+  for (int round = 0; round < 6; round++) {
+    LRandom rng{uint64_t(round)};
+    Random numbers{uint64_t(round)};
+    int64_t M = 1 + rng.below(40), N = 1 + rng.below(40), K = 1 + rng.below(20);
+    Bench k(4);
+    RegLayout c = blocked({M, N}, std::array{1, 0}, 2, 4);
+    RegLayout a = ops::fma_operand_layout(c, false, {M, K}), b = ops::fma_operand_layout(c, true, {K, N});
+    REQUIRE(a.is_valid());
+    REQUIRE(b.is_valid());
+    ir::Value *x = k.load(k.tensor_of(random_tile(numbers, DType::F32, {M, K})), {0, 0}, {M, K}, a);
+    ir::Value *y = k.load(k.tensor_of(random_tile(numbers, DType::F32, {K, N})), {0, 0}, {K, N}, b);
+    ir::Value *z = k.value(OpKind::Mma, {x, y}, attrs({{"precision", std::string("ieee")}}));
+    k.laid(z, c);
+    k.store(k.out(DType::F32, {M, N}), {0, 0}, z);
+    k.tolerance = 1e-6;
+    k.check();
+  }
+}
+
+TEST_CASE("gather and scatter") {
+  for (uint64_t seed = 0; seed < 20; seed++) {
+    CAPTURE(seed);
+    LRandom rng(seed);
+    Random numbers(seed);
+    int64_t rows = 20, n = 1 + rng.below(40), cols = 1 + rng.below(40);
+    RegLayout l = random_layout(rng, {n, cols}, 2, false);
+    Bench k(4);
+    interp::Tile index(DType::I32, {n});
+    for (int64_t &v : index.i) v = numbers.below(26) - 3; // some outside
+    ir::Value *which = k.load(k.tensor_of(index), {0}, {n}, l.slice(1));
+    ir::Value *x = k.tensor_of(random_tile(numbers, DType::F32, {rows, cols}));
+    ir::Value *v = k.laid(k.value(OpKind::Load, {x, which, k.i32(0)},
+                                  attrs({{"sizes", Ints{n, cols}}, {"gather", Ints{1, 0}}})), l);
+    k.store(k.out(DType::F32, {n, cols}), {0, 0}, v);
+    k.check();
+  }
+}
+
+TEST_CASE("parts of tensors, dropped dims, other strides") {
+  Random numbers(1);
+  Bench k(2);
+  ir::Value *x = k.tensor_of(random_tile(numbers, DType::F32, {5, 12, 40}), Tensors{.is_static = true});
+  RegLayout l = blocked({8, 32}, std::array{1, 0}, 4, 2);
+  // x[3, 2 : 9, 4 : 30]
+  ir::Value *part = k.value(OpKind::Subview, {x, k.i32(3), k.i32(2), k.i32(9), k.i32(4), k.i32(30)}, attrs({{"ranges", Ints{2, 1, 1}}}));
+  ir::Value *v = k.load(part, {0, 0}, {8, 32}, l);
+  k.store(k.out(DType::F32, {8, 32}), {0, 0}, v);
+  // x[2, 1 :+ 8, 8 :+ 32] by dropping a dim in the access
+  ir::Value *w = k.load(x, {2, 1, 8}, {1, 8, 32}, l, attrs({{"drop", Ints{1, 0, 0}}}));
+  k.store(k.out(DType::F32, {8, 32}), {0, 0}, w);
+  // columns are far apart
+  Tensors info;
+  info.extents = {8, 32};
+  info.strides = {1, 10};
+  info.any_strides = true;
+  ir::Value *s = k.load(k.tensor_of(random_tile(numbers, DType::F32, {340}), info), {0, 0}, {8, 32}, l);
+  k.store(k.out(DType::F32, {8, 32}), {0, 0}, s);
+  k.store(k.out(DType::I32, {}), {}, k.value(OpKind::Dim, {part}, attrs({{"axis", int64_t(1)}})));
+  k.check();
+}
+
+TEST_CASE("atomics update every element once and give the old value") {
+  constexpr OpKind kinds[] = {OpKind::AtomicAdd, OpKind::AtomicMax, OpKind::AtomicMin, OpKind::AtomicAnd,
+                              OpKind::AtomicOr, OpKind::AtomicXor, OpKind::AtomicExch, OpKind::AtomicCas};
+  constexpr DType types[] = {DType::F32, DType::F16, DType::BF16, DType::I32, DType::U32, DType::F64, DType::I64};
+  int tested = 0;
+  for (uint64_t seed = 0; tested < 120; seed++) {
+    CAPTURE(seed);
+    LRandom rng(seed);
+    Random numbers(seed);
+    OpKind kind = kinds[rng.below(std::size(kinds))];
+    DType t = types[rng.below(std::size(types))];
+    bool half = t == DType::F16 || t == DType::BF16, bits = kind != OpKind::AtomicAdd && kind != OpKind::AtomicMax && kind != OpKind::AtomicMin;
+    if ((half && kind != OpKind::AtomicAdd) || (bits && is_float(t))) continue;
+    tested++;
+    Ints shape = random_shape(rng, 8);
+    int warp_bits = int(rng.below(3));
+    RegLayout l = random_layout(rng, shape, warp_bits, false);
+    CAPTURE(l.to_string());
+    CAPTURE(int(kind));
+    CAPTURE(dtype_name(t));
+    Bench k(int64_t(1) << warp_bits);
+    interp::Tile start = random_tile(numbers, t, shape), add = random_tile(numbers, t, shape);
+    k.aligned = shape.size() == 1; // several elements by one red
+    ir::Value *x = k.tensor_of(start);
+    Ints zeros(shape.size(), 0);
+    ir::Value *v = k.load(k.tensor_of(add), zeros, shape, l);
+    std::vector<ir::Value *> operands{x};
+    for (size_t d = 0; d < shape.size(); d++) operands.push_back(k.i32(0));
+    operands.push_back(v);
+    if (kind == OpKind::AtomicCas) {
+      interp::Tile expect = start;
+      for (int64_t &e : expect.i) e = rng.chance(50) ? e : 7;
+      operands.push_back(k.load(k.tensor_of(expect), zeros, shape, l));
+    }
+    ir::Attrs a;
+    a.set("sizes", shape);
+    if (rng.chance(40)) {
+      a.set("has_mask", int64_t(1));
+      operands.push_back(k.load(k.tensor_of(random_tile(numbers, DType::Bool, shape)), zeros, shape, l));
+    }
+    ir::Op *op = k.create(kind, operands, a);
+    if (!shape.empty()) k.laid(op->result(), l);
+    if (rng.chance(50)) {
+      k.with_scratch(op, ops::atomic_scratch(*op));
+      k.store(k.out(t, shape), zeros, op->result());
+    }
+    k.check();
+  }
+}
+
+TEST_CASE("instructions: wide accesses and matrix loads") {
+  Random numbers(1);
+  Bench k(4);
+  k.aligned = true;
+  k.target = "sm_80"; // without stmatrix
+  RegLayout l = blocked({64, 64}, std::array{1, 0}, 8, 4);
+  ir::Value *x = k.tensor_of(random_tile(numbers, DType::BF16, {64, 64}), Tensors{.read_only = true});
+  ir::Value *v = k.load(x, {0, 0}, {64, 64}, l, attrs({{"in_bounds", Ints{1, 1}}}));
+  const MmaShape *shape = find_mma_shape("m16n8k16", DType::BF16);
+  RegLayout a = mma_operand_layout(*shape, Role::A, {64, 64}, {4, 1, 1}, false);
+  ir::Value *y = k.tensor_of(interp::Tile(DType::BF16, {64, 64}));
+  k.store(y, {0, 0}, k.convert(v, a), attrs({{"in_bounds", Ints{1, 1}}}));
+  k.check();
+  CHECK(count(k.ptx, "ld.global.nc.v4.b32") == 4);
+  CHECK(count(k.ptx, "st.shared.v4.b32") == 4);
+  CHECK(count(k.ptx, "ldmatrix.sync.aligned.m8n8.x4.shared.b16") == 4);
+  CHECK(count(k.ptx, "bar.sync") == 1);
+  CHECK(count(k.ptx, "setp") == 0);
+}
