@@ -133,10 +133,13 @@ TEST_CASE("every conversion puts every element where it belongs") {
       std::vector<uint32_t> inner = dst.lane;
       inner.insert(inner.end(), dst.reg.begin(), dst.reg.end());
       rng.shuffle(inner);
-      if (rng.chance(30) && inner.size() > 1) inner[0] ^= inner[1];
+      for (int mixes = int(rng.below(4)); mixes > 0; mixes--) {
+        size_t to = size_t(rng.below(int64_t(inner.size()))), with = size_t(rng.below(int64_t(inner.size())));
+        if (to != with) inner[to] ^= inner[with];
+      }
       dst.lane.assign(inner.begin(), inner.begin() + 5);
       dst.reg.assign(inner.begin() + 5, inner.end());
-      if (rng.chance(20) && !dst.warp.empty() && !dst.reg.empty()) dst.warp[0] ^= dst.reg[0];
+      if (rng.chance(30) && !dst.warp.empty()) dst.warp[0] ^= inner[size_t(rng.below(int64_t(inner.size())))];
     }
     int64_t bits = element_bits[rng.below(4)];
     LayoutFeatures features;

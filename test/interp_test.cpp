@@ -32,12 +32,15 @@ TEST_CASE("masks, other, dropped dims and gathers") {
   auto x = k.tensor(counting(DType::I32, {4, 5}));
   auto y = k.tensor(ints(DType::I32, {4, 3}, Ints(12, -1)));
   auto z = k.tensor(ints(DType::I32, {2}, {0, 0}));
-  ir::Value *rows = k.tile(ints(DType::I32, {4}, {3, 0, 9, -2})), *mask = k.tile(ints(DType::Bool, {4, 3}, {1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 0, 1}));
+  ir::Value *rows = k.tile(ints(DType::I32, {4}, {3, 0, 9, -2})),
+            *mask = k.tile(ints(DType::Bool, {4, 3}, {1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 0, 1}));
   ir::Value *other = k.tile(counting(DType::I32, {4, 3}, 100));
-  ir::Value *t = k.value(K::Load, {x.value, rows, k.i32(3), mask, other},
-                         attrs({{"sizes", Ints{4, 3}}, {"gather", Ints{1, 0}}, {"has_mask", int64_t(1)}, {"has_other", int64_t(1)}}));
+  ir::Value *t = k.value(
+      K::Load, {x.value, rows, k.i32(3), mask, other},
+      attrs({{"sizes", Ints{4, 3}}, {"gather", Ints{1, 0}}, {"has_mask", int64_t(1)}, {"has_other", int64_t(1)}}));
   k.create(K::Store, {y.value, k.i32(0), k.i32(0), t}, attrs({{"sizes", Ints{4, 3}}}));
-  ir::Value *one = k.value(K::Load, {x.value, k.i32(2), k.i32(4)}, attrs({{"sizes", Ints{1, 1}}, {"drop", Ints{1, 1}}}));
+  ir::Value *one =
+      k.value(K::Load, {x.value, k.i32(2), k.i32(4)}, attrs({{"sizes", Ints{1, 1}}, {"drop", Ints{1, 1}}}));
   CHECK(one->type.is_scalar());
   k.create(K::Store, {z.value, k.i32(1), one}, attrs({{"sizes", Ints{1}}, {"drop", Ints{1}}}));
   k.end(K::Return, {});
@@ -49,9 +52,11 @@ TEST_CASE("masks, other, dropped dims and gathers") {
 TEST_CASE("masked and scattered stores; columns by stride") {
   Kit k(ir::FunctionKind::Kernel);
   auto y = k.tensor(floats(DType::BF16, {12}, std::vector<double>(12, 0)), {3, 4}, {1, 3}); // column-major
-  ir::Value *columns = k.tile(ints(DType::I64, {2}, {3, 1})), *v = k.tile(floats(DType::BF16, {3, 2}, {1, 2, 3, 4, 5, 6}));
+  ir::Value *columns = k.tile(ints(DType::I64, {2}, {3, 1})),
+            *v = k.tile(floats(DType::BF16, {3, 2}, {1, 2, 3, 4, 5, 6}));
   ir::Value *mask = k.tile(ints(DType::Bool, {3, 2}, {1, 0, 1, 1, 0, 1}));
-  k.create(K::Store, {y.value, k.i32(0), columns, v, mask}, attrs({{"sizes", Ints{3, 2}}, {"gather", Ints{0, 1}}, {"has_mask", int64_t(1)}}));
+  k.create(K::Store, {y.value, k.i32(0), columns, v, mask},
+           attrs({{"sizes", Ints{3, 2}}, {"gather", Ints{0, 1}}, {"has_mask", int64_t(1)}}));
   k.end(K::Return, {});
   REQUIRE(!k.run().trap);
   CHECK(y.storage->f == std::vector<double>{0, 0, 0, 0, 4, 6, 0, 0, 0, 1, 3, 0});
@@ -89,7 +94,8 @@ TEST_CASE("the grid: coordinates of every rank, each block once") {
     for (int64_t d = 2; d >= 0; d--) at.push_back(k.value(K::ProgramId, {}, attrs({{"axis", d}})));
     ir::Value *n = k.value(K::NumPrograms, {}, attrs({{"axis", int64_t(0)}}));
     ir::Value *code = k.value(K::Add, {k.value(K::Mul, {at[1], n}), at[2]});
-    k.create(K::AtomicAdd, {y.value, at[0], at[1], at[2], code}, attrs({{"sizes", Ints{1, 1, 1}}, {"drop", Ints{1, 1, 1}}}));
+    k.create(K::AtomicAdd, {y.value, at[0], at[1], at[2], code},
+             attrs({{"sizes", Ints{1, 1, 1}}, {"drop", Ints{1, 1, 1}}}));
     k.end(K::Return, {});
     REQUIRE(!k.run({4, 3, 2}, threads).trap);
     Ints want;
@@ -107,12 +113,16 @@ TEST_CASE("atomics return the old value and see each other across blocks") {
     Tile init(t, {2}), old(t, {200});
     auto element = [&](double v) {
       Tile x(t, {});
-      if (x.is_float()) x.f[0] = v;
-      else x.i[0] = int64_t(v);
+      if (x.is_float())
+        x.f[0] = v;
+      else
+        x.i[0] = int64_t(v);
       return x;
     };
-    if (init.is_float()) init.f = {start, start};
-    else init.i = {int64_t(start), int64_t(start)};
+    if (init.is_float())
+      init.f = {start, start};
+    else
+      init.i = {int64_t(start), int64_t(start)};
     auto x = k.tensor(init), y = k.tensor(old);
     std::vector<ir::Value *> operands = {x.value, k.i32(1), k.tile(element(by))};
     for (double m : more) operands.push_back(k.tile(element(m)));
@@ -122,7 +132,8 @@ TEST_CASE("atomics return the old value and see each other across blocks") {
     k.end(K::Return, {});
     REQUIRE(!k.run({200}, 4).trap);
     std::vector<double> seen;
-    for (int64_t i = 0; i < 200; i++) seen.push_back(init.is_float() ? y.storage->f[size_t(i)] : double(y.storage->i[size_t(i)]));
+    for (int64_t i = 0; i < 200; i++)
+      seen.push_back(init.is_float() ? y.storage->f[size_t(i)] : double(y.storage->i[size_t(i)]));
     CHECK((init.is_float() ? x.storage->f[0] : double(x.storage->i[0])) == start); // its neighbour
     seen.push_back(init.is_float() ? x.storage->f[1] : double(x.storage->i[1]));
     return seen;
@@ -151,7 +162,8 @@ TEST_CASE("atomics of tiles: duplicates add up, masked and outside elements are 
   auto y = k.tensor(Tile(DType::F32, {5}));
   ir::Value *at = k.tile(ints(DType::I32, {5}, {1, 1, 7, 0, 2})), *v = k.tile(floats(DType::F32, {5}, {1, 2, 3, 4, 5}));
   ir::Value *mask = k.tile(ints(DType::Bool, {5}, {1, 1, 1, 0, 1}));
-  ir::Value *old = k.value(K::AtomicAdd, {x.value, at, v, mask}, attrs({{"sizes", Ints{5}}, {"gather", Ints{1}}, {"has_mask", int64_t(1)}}));
+  ir::Value *old = k.value(K::AtomicAdd, {x.value, at, v, mask},
+                           attrs({{"sizes", Ints{5}}, {"gather", Ints{1}}, {"has_mask", int64_t(1)}}));
   k.create(K::Store, {y.value, k.i32(0), old}, attrs({{"sizes", Ints{5}}}));
   k.end(K::Return, {});
   REQUIRE(!k.run().trap);
@@ -184,13 +196,18 @@ static void end_for(Kit &k, const Loop &l, std::vector<ir::Value *> values) {
 }
 
 TEST_CASE("for runs 0, 1 and n times and carries values") {
-  for (auto [lo, hi, step, want] : {std::tuple<int64_t, int64_t, int64_t, Ints>(0, 0, 1, {}), {3, 2, 1, {}}, {0, 1, 5, {0}},
-                                    {-2, 9, 4, {-2, 2, 6}}, {0, 4, 1, {0, 1, 2, 3}}, {2147483640, 2147483647, 5, {2147483640, 2147483645}}}) {
+  for (auto [lo, hi, step, want] : {std::tuple<int64_t, int64_t, int64_t, Ints>(0, 0, 1, {}),
+                                    {3, 2, 1, {}},
+                                    {0, 1, 5, {0}},
+                                    {-2, 9, 4, {-2, 2, 6}},
+                                    {0, 4, 1, {0, 1, 2, 3}},
+                                    {2147483640, 2147483647, 5, {2147483640, 2147483645}}}) {
     CAPTURE(lo);
     Kit k;
     ir::Value *sum = k.i32(0), *count = k.i32(0);
     Loop l = begin_for(k, k.i32(lo), k.i32(hi), k.i32(step), {sum, count});
-    ir::Value *s = k.value(K::Xor, {l.carried[0], k.value(K::Mul, {l.iv, k.i32(31)})}), *c = k.value(K::Add, {l.carried[1], k.i32(1)});
+    ir::Value *s = k.value(K::Xor, {l.carried[0], k.value(K::Mul, {l.iv, k.i32(31)})}),
+              *c = k.value(K::Add, {l.carried[1], k.i32(1)});
     end_for(k, l, {s, c});
     auto out = k.eval({l.op->result(0), l.op->result(1), sum});
     int64_t x = 0;
@@ -232,7 +249,8 @@ TEST_CASE("an array that a loop updates is not copied") {
   int64_t n = 1 << 17;
   ir::Value *x = k.tile(Tile(DType::F64, {n}));
   Loop l = begin_for(k, k.i32(0), k.i32(n), k.i32(1), {x});
-  ir::Value *v = k.value(K::Reshape, {k.value(K::Cast, {l.iv}, attrs({{"dtype", DType::F64}}))}, attrs({{"shape", Ints{1}}}));
+  ir::Value *v =
+      k.value(K::Reshape, {k.value(K::Cast, {l.iv}, attrs({{"dtype", DType::F64}}))}, attrs({{"shape", Ints{1}}}));
   end_for(k, l, {k.value(K::DynUpdate, {l.carried[0], v, l.iv})});
   auto start = std::chrono::steady_clock::now();
   Tile out = k.eval(l.op->result());
@@ -295,11 +313,11 @@ TEST_CASE("faults of a program stop it with a message") {
   CHECK(divide(K::Div) == "division by zero");
   CHECK(divide(K::Rem) == "remainder of a division by zero");
   Kit slice;
-  CHECK(slice.trap(slice.value(K::DynSlice, {slice.tile(Tile(DType::F32, {4})), slice.i32(3)}, attrs({{"sizes", Ints{2}}}))) ==
-        "dim 0 covers 3 : 5, outside 0 : 4");
+  CHECK(slice.trap(slice.value(K::DynSlice, {slice.tile(Tile(DType::F32, {4})), slice.i32(3)},
+                               attrs({{"sizes", Ints{2}}}))) == "dim 0 covers 3 : 5, outside 0 : 4");
   Kit update;
-  CHECK(update.trap(update.value(K::DynUpdate, {update.tile(Tile(DType::F32, {4})), update.tile(Tile(DType::F32, {1})), update.i32(-1)})) ==
-        "dim 0 covers -1 : 0, outside 0 : 4");
+  CHECK(update.trap(update.value(K::DynUpdate, {update.tile(Tile(DType::F32, {4})), update.tile(Tile(DType::F32, {1})),
+                                                update.i32(-1)})) == "dim 0 covers -1 : 0, outside 0 : 4");
   Kit loop;
   Loop l = begin_for(loop, loop.i32(0), loop.i32(3), loop.i32(0), {loop.i32(1)});
   end_for(loop, l, {l.carried[0]});
@@ -348,13 +366,15 @@ TEST_CASE("inline PTX means what `means` says, element by element") {
   ir::Op *op = k.create(K::InlinePtx, {x, y}, attrs({{"text", std::string("...")}, {"dtype", DType::F32}}));
   ir::Block *means = k.f.new_block(op);
   op->regions.push_back(means);
-  ir::Value *a0 = k.argument(means, ir::Type::scalar(DType::F32)), *a1 = k.argument(means, ir::Type::scalar(DType::I32));
+  ir::Value *a0 = k.argument(means, ir::Type::scalar(DType::F32)),
+            *a1 = k.argument(means, ir::Type::scalar(DType::I32));
   k.b.set_block(means);
   k.end(K::Yield, {k.value(K::Mul, {a0, k.value(K::Cast, {a1}, attrs({{"dtype", DType::F32}}))})});
   k.b.set_block(k.f.body);
   CHECK(k.eval(op->result()).f == std::vector<double>{0, 6, 14, 24});
   Kit bare;
-  ir::Value *v = bare.value(K::InlinePtx, {bare.tile(Tile(DType::F32, {1}))}, attrs({{"text", std::string("...")}, {"dtype", DType::F32}}));
+  ir::Value *v = bare.value(K::InlinePtx, {bare.tile(Tile(DType::F32, {1}))},
+                            attrs({{"text", std::string("...")}, {"dtype", DType::F32}}));
   CHECK(bare.trap(v).find("`means`") != std::string::npos);
 }
 

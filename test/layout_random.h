@@ -91,7 +91,13 @@ inline RegLayout any_layout(Random &rng, const std::vector<int64_t> &shape, int 
     return random_layout(rng, shape, warp_bits, mixed);
   }
   auto all = natural_layouts(rng, shape, int64_t(1) << warp_bits);
-  return all[size_t(rng.below(int64_t(all.size())))];
+  RegLayout l = all[size_t(rng.below(int64_t(all.size())))];
+  if (rng.chance(20)) { // almost natural: one lane moves along something else too
+    size_t to = size_t(rng.below(lane_bits)), from = size_t(rng.below(lane_bits));
+    uint32_t other = l.reg.empty() || rng.chance(50) ? l.lane[from] : l.reg[size_t(rng.below(int64_t(l.reg.size())))];
+    if (other != l.lane[to]) l.lane[to] ^= other;
+  }
+  return l;
 }
 inline std::vector<int64_t> any_shape(Random &rng) {
   if (rng.chance(60)) {

@@ -58,7 +58,9 @@ static double nearest(DType t, double x) {
   }
 }
 
-static bool same(double a, double b) { return (std::isnan(a) && std::isnan(b)) || (a == b && std::signbit(a) == std::signbit(b)); }
+static bool same(double a, double b) {
+  return (std::isnan(a) && std::isnan(b)) || (a == b && std::signbit(a) == std::signbit(b));
+}
 
 static std::vector<double> samples(DType t, uint64_t seed) {
   std::vector<double> out = {0.0, -0.0, 1, -1, 0.5, 2, 2.5, 3.5, -2.5, 100, -0.125, 1e-3, kInf, -kInf, kNan};
@@ -102,13 +104,16 @@ TEST_CASE("functions of one float: the long double value rounded once") {
       {K::Erf, [](long double x) { return erfl(x); }},
       {K::Floor, [](long double x) { return floorl(x); }},
       {K::Ceil, [](long double x) { return ceill(x); }},
-      {K::Round, [](long double x) { long double f = floorl(x), d = x - f; // half to even by hand
-                                     long double r = d < 0.5L ? f : d > 0.5L ? f + 1 : fmodl(f, 2) == 0 ? f : f + 1;
-                                     return std::isfinite(double(x)) ? copysignl(r, x) : x; }},
+      {K::Round,
+       [](long double x) {
+         long double f = floorl(x), d = x - f; // half to even by hand
+         long double r = d < 0.5L ? f : d > 0.5L ? f + 1 : fmodl(f, 2) == 0 ? f : f + 1;
+         return std::isfinite(double(x)) ? copysignl(r, x) : x;
+       }},
       {K::Trunc, [](long double x) { return truncl(x); }}};
   for (auto [kind, f] : functions)
     for (DType t : kFloatTypes) {
-      CAPTURE(ir::def(kind).name.s);
+      CAPTURE(std::string(ir::def(kind).name.s));
       CAPTURE(dtype_name(t));
       std::vector<double> x = samples(t, 1), want;
       for (double v : x) want.push_back(nearest(t, double(f(v))));
@@ -135,7 +140,7 @@ TEST_CASE("arithmetic of floats") {
     std::rotate(b.begin(), b.begin() + 7, b.end());
     int64_t n = int64_t(a.size());
     auto check = [&](K kind, auto f) {
-      CAPTURE(ir::def(kind).name.s);
+      CAPTURE(std::string(ir::def(kind).name.s));
       std::vector<double> want;
       for (size_t k = 0; k < a.size(); k++) {
         float x = float(a[k]), y = float(b[k]);
@@ -174,17 +179,19 @@ TEST_CASE("arithmetic of floats") {
     compare(K::Gt, [](double x, double y) { return x > y; });
     compare(K::Ge, [](double x, double y) { return x >= y; });
   }
-  CHECK(apply(K::Pow, {floats(DType::F32, {2}, {2, -2}), floats(DType::F32, {2}, {10, 3})}).f == std::vector<double>{1024, -8});
+  CHECK(apply(K::Pow, {floats(DType::F32, {2}, {2, -2}), floats(DType::F32, {2}, {10, 3})}).f ==
+        std::vector<double>{1024, -8});
 }
 
 TEST_CASE("fma rounds once") {
   // 1 + 2^-12 squared is 1 + 2^-11 + 2^-24: with c = 2^-60 the exact sum lies just above a tie of f32.
   double a = 1 + 0x1p-12;
-  CHECK(apply(K::Fma, {floats(DType::F32, {1}, {a}), floats(DType::F32, {1}, {a}), floats(DType::F32, {1}, {0x1p-80})}).f[0] ==
-        double(fmaf(float(a), float(a), 0x1p-80f)));
+  CHECK(apply(K::Fma, {floats(DType::F32, {1}, {a}), floats(DType::F32, {1}, {a}), floats(DType::F32, {1}, {0x1p-80})})
+            .f[0] == double(fmaf(float(a), float(a), 0x1p-80f)));
   Random r(5);
   for (int i = 0; i < 3000; i++) {
-    float x = float(std::ldexp(r.uniform(1, 2), int(r.below(30)) - 15)), y = float(std::ldexp(r.uniform(1, 2), int(r.below(30)) - 15));
+    float x = float(std::ldexp(r.uniform(1, 2), int(r.below(30)) - 15)),
+          y = float(std::ldexp(r.uniform(1, 2), int(r.below(30)) - 15));
     float z = float(std::ldexp(r.uniform(-2, 2), int(r.below(160)) - 80));
     Tile got = apply(K::Fma, {floats(DType::F32, {}, {x}), floats(DType::F32, {}, {y}), floats(DType::F32, {}, {z})});
     REQUIRE(got.f[0] == double(fmaf(x, y, z)));
@@ -206,7 +213,7 @@ template <typename T> static void check_integers(DType t) {
   int64_t n = int64_t(a.size());
   auto tile = [&](const std::vector<T> &x) { return ints(t, {n}, std::vector<int64_t>(x.begin(), x.end())); };
   auto check = [&](K kind, auto f, bool skip_zero = false) {
-    CAPTURE(ir::def(kind).name.s);
+    CAPTURE(std::string(ir::def(kind).name.s));
     std::vector<T> y = b;
     if (skip_zero) std::replace(y.begin(), y.end(), T(0), T(3));
     Tile got = apply(kind, {tile(a), tile(y)});
@@ -220,8 +227,10 @@ template <typename T> static void check_integers(DType t) {
   check(K::Sub, [](T x, T y) { return T(U(x) - U(y)); });
   check(K::Mul, [](T x, T y) { return T(uint64_t(x) * uint64_t(y)); });
   auto overflows = [](T x, T y) { return std::is_signed_v<T> && x == std::numeric_limits<T>::min() && y == T(-1); };
-  check(K::Div, [&](T x, T y) { return overflows(x, y) ? x : T(x / y); }, true);
-  check(K::Rem, [&](T x, T y) { return overflows(x, y) ? T(0) : T(x % y); }, true);
+  check(
+      K::Div, [&](T x, T y) { return overflows(x, y) ? x : T(x / y); }, true);
+  check(
+      K::Rem, [&](T x, T y) { return overflows(x, y) ? T(0) : T(x % y); }, true);
   check(K::Min, [](T x, T y) { return std::min(x, y); });
   check(K::Max, [](T x, T y) { return std::max(x, y); });
   check(K::And, [](T x, T y) { return T(x & y); });
@@ -245,8 +254,10 @@ template <typename T> static void check_integers(DType t) {
     CHECK(fma.i[k] == int64_t(T(uint64_t(a[k]) * uint64_t(b[k]) + uint64_t(a[k]))));
   }
   // Conversions from this type.
-  Tile f32 = apply(K::Cast, {tile(a)}, attrs({{"dtype", DType::F32}})), f64 = apply(K::Cast, {tile(a)}, attrs({{"dtype", DType::F64}}));
-  Tile i16 = apply(K::Cast, {tile(a)}, attrs({{"dtype", DType::I16}})), u32 = apply(K::Cast, {tile(a)}, attrs({{"dtype", DType::U32}}));
+  Tile f32 = apply(K::Cast, {tile(a)}, attrs({{"dtype", DType::F32}})),
+       f64 = apply(K::Cast, {tile(a)}, attrs({{"dtype", DType::F64}}));
+  Tile i16 = apply(K::Cast, {tile(a)}, attrs({{"dtype", DType::I16}})),
+       u32 = apply(K::Cast, {tile(a)}, attrs({{"dtype", DType::U32}}));
   Tile bools = apply(K::Cast, {tile(a)}, attrs({{"dtype", DType::Bool}}));
   for (size_t k = 0; k < a.size(); k++) {
     CHECK(f32.f[k] == double(float(a[k])));
@@ -257,10 +268,14 @@ template <typename T> static void check_integers(DType t) {
   }
   // The lowest and highest values start reductions of extrema.
   Tile whole = tile(a);
-  CHECK(apply(K::ReduceMax, {whole}, attrs({{"axis", int64_t(0)}})).i[0] == int64_t(*std::max_element(a.begin(), a.end())));
-  CHECK(apply(K::ReduceMin, {whole}, attrs({{"axis", int64_t(0)}})).i[0] == int64_t(*std::min_element(a.begin(), a.end())));
-  CHECK(apply(K::ArgMax, {whole}, attrs({{"axis", int64_t(0)}})).i[0] == std::max_element(a.begin(), a.end()) - a.begin());
-  CHECK(apply(K::ArgMin, {whole}, attrs({{"axis", int64_t(0)}})).i[0] == std::min_element(a.begin(), a.end()) - a.begin());
+  CHECK(apply(K::ReduceMax, {whole}, attrs({{"axis", int64_t(0)}})).i[0] ==
+        int64_t(*std::max_element(a.begin(), a.end())));
+  CHECK(apply(K::ReduceMin, {whole}, attrs({{"axis", int64_t(0)}})).i[0] ==
+        int64_t(*std::min_element(a.begin(), a.end())));
+  CHECK(apply(K::ArgMax, {whole}, attrs({{"axis", int64_t(0)}})).i[0] ==
+        std::max_element(a.begin(), a.end()) - a.begin());
+  CHECK(apply(K::ArgMin, {whole}, attrs({{"axis", int64_t(0)}})).i[0] ==
+        std::min_element(a.begin(), a.end()) - a.begin());
   U sum = 0, product = 1;
   std::vector<int64_t> sums;
   for (T x : a) sum = U(sum + U(x)), product = U(uint64_t(product) * uint64_t(x)), sums.push_back(int64_t(T(sum)));
@@ -300,7 +315,9 @@ TEST_CASE("bools") {
 
 TEST_CASE("casts round to nearest even and saturate where the format says so") {
   std::vector<double> x = samples(DType::F64, 7);
-  for (double v : {65519.0, 65520.0, 447.0, 463.9, 464.0, 465.0, 1e9, 57344.0, 61440.0, 1e-9, 0x1p-10, 0x1.8p-10, 0x1p-17}) x.push_back(v), x.push_back(-v);
+  for (double v :
+       {65519.0, 65520.0, 447.0, 463.9, 464.0, 465.0, 1e9, 57344.0, 61440.0, 1e-9, 0x1p-10, 0x1.8p-10, 0x1p-17})
+    x.push_back(v), x.push_back(-v);
   int64_t n = int64_t(x.size());
   for (DType t : {DType::F16, DType::BF16, DType::F32, DType::E4M3, DType::E5M2}) {
     CAPTURE(dtype_name(t));
@@ -311,15 +328,18 @@ TEST_CASE("casts round to nearest even and saturate where the format says so") {
         if (std::isinf(x[k])) want[k] = std::copysign(t == DType::E4M3 ? 448.0 : 57344.0, x[k]);
     check_floats(apply(K::Cast, {floats(DType::F64, {n}, x)}, attrs({{"dtype", t}})), want);
   }
-  Tile i = apply(K::Cast, {floats(DType::F32, {6}, {1.9, -1.9, 3e9, -3e9, kNan, kInf})}, attrs({{"dtype", DType::I32}}));
+  Tile i =
+      apply(K::Cast, {floats(DType::F32, {6}, {1.9, -1.9, 3e9, -3e9, kNan, kInf})}, attrs({{"dtype", DType::I32}}));
   CHECK(i.i == Ints{1, -1, 2147483647, -2147483648LL, 0, 2147483647});
-  CHECK(apply(K::Cast, {floats(DType::F32, {3}, {-1, 255.5, 300})}, attrs({{"dtype", DType::U8}})).i == Ints{0, 255, 255});
+  CHECK(apply(K::Cast, {floats(DType::F32, {3}, {-1, 255.5, 300})}, attrs({{"dtype", DType::U8}})).i ==
+        Ints{0, 255, 255});
   CHECK(apply(K::Cast, {floats(DType::F32, {3}, {0, -0.0, 0.25})}, attrs({{"dtype", DType::Bool}})).i == Ints{0, 0, 1});
   // An integer is rounded once: 2^53 + 2^29 + 1 lies just above a tie of f32 that its double sits on.
   int64_t hard = (int64_t(1) << 54) + (int64_t(1) << 30) + 1;
   Tile f = apply(K::Cast, {ints(DType::I64, {2}, {hard, -hard})}, attrs({{"dtype", DType::F32}}));
   CHECK(f.f == std::vector<double>{double(float(hard)), double(float(-hard))});
-  CHECK(apply(K::Cast, {ints(DType::I32, {2}, {70000, 2049})}, attrs({{"dtype", DType::F16}})).f == std::vector<double>{kInf, 2048});
+  CHECK(apply(K::Cast, {ints(DType::I32, {2}, {70000, 2049})}, attrs({{"dtype", DType::F16}})).f ==
+        std::vector<double>{kInf, 2048});
 }
 
 TEST_CASE("bitcast keeps the bits") {
@@ -336,8 +356,10 @@ TEST_CASE("bitcast keeps the bits") {
   Tile f = floats(DType::F32, {100}, x);
   CHECK(apply(K::Bitcast, {f}, attrs({{"dtype", DType::I32}})).i == bits);
   CHECK(apply(K::Bitcast, {ints(DType::I32, {100}, bits)}, attrs({{"dtype", DType::F32}})).f == x);
-  CHECK(apply(K::Bitcast, {floats(DType::BF16, {2}, {1, -2})}, attrs({{"dtype", DType::U16}})).i == Ints{0x3f80, 0xc000});
-  CHECK(apply(K::Bitcast, {ints(DType::U8, {2}, {0x38, 0xb8})}, attrs({{"dtype", DType::E4M3}})).f == std::vector<double>{1, -1});
+  CHECK(apply(K::Bitcast, {floats(DType::BF16, {2}, {1, -2})}, attrs({{"dtype", DType::U16}})).i ==
+        Ints{0x3f80, 0xc000});
+  CHECK(apply(K::Bitcast, {ints(DType::U8, {2}, {0x38, 0xb8})}, attrs({{"dtype", DType::E4M3}})).f ==
+        std::vector<double>{1, -1});
   CHECK(apply(K::Bitcast, {ints(DType::U8, {1}, {200})}, attrs({{"dtype", DType::I8}})).i == Ints{-56});
 }
 
@@ -373,22 +395,29 @@ TEST_CASE("constants, iota and shapes") {
 
   Tile w = apply(K::Broadcast, {counting(DType::F32, {2, 1, 2})}, attrs({{"shape", Ints{2, 3, 2}}}));
   CHECK(w.f == std::vector<double>{0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 2, 3});
-  CHECK(apply(K::Broadcast, {counting(DType::F32, {2, 1})}, attrs({{"shape", Ints{2, 3}}})).f == std::vector<double>{0, 0, 0, 1, 1, 1});
+  CHECK(apply(K::Broadcast, {counting(DType::F32, {2, 1})}, attrs({{"shape", Ints{2, 3}}})).f ==
+        std::vector<double>{0, 0, 0, 1, 1, 1});
   CHECK(apply(K::Broadcast, {ints(DType::Bool, {}, {1})}, attrs({{"shape", Ints{2, 2}}})).i == Ints{1, 1, 1, 1});
   CHECK(apply(K::Broadcast, {ints(DType::I8, {}, {5})}, attrs({{"shape", Ints{}}})).i == Ints{5});
 
-  Tile cat = apply(K::Concat, {counting(DType::I32, {2, 1}), counting(DType::I32, {2, 2}, 10)}, attrs({{"axis", int64_t(1)}}));
+  Tile cat =
+      apply(K::Concat, {counting(DType::I32, {2, 1}), counting(DType::I32, {2, 2}, 10)}, attrs({{"axis", int64_t(1)}}));
   CHECK(cat.i == Ints{0, 10, 11, 1, 12, 13});
-  CHECK(apply(K::Concat, {counting(DType::I32, {1, 2}), counting(DType::I32, {2, 2}, 10)}).i == Ints{0, 1, 10, 11, 12, 13});
-  CHECK(apply(K::Slice, {counting(DType::I32, {3, 4})}, attrs({{"starts", Ints{1, 2}}, {"sizes", Ints{2, 2}}})).i == Ints{6, 7, 10, 11});
-  CHECK(apply(K::Insert, {counting(DType::I32, {2, 3}), counting(DType::I32, {1, 2}, 50)}, attrs({{"starts", Ints{1, 1}}})).i ==
-        Ints{0, 1, 2, 3, 50, 51});
+  CHECK(apply(K::Concat, {counting(DType::I32, {1, 2}), counting(DType::I32, {2, 2}, 10)}).i ==
+        Ints{0, 1, 10, 11, 12, 13});
+  CHECK(apply(K::Slice, {counting(DType::I32, {3, 4})}, attrs({{"starts", Ints{1, 2}}, {"sizes", Ints{2, 2}}})).i ==
+        Ints{6, 7, 10, 11});
+  CHECK(apply(K::Insert, {counting(DType::I32, {2, 3}), counting(DType::I32, {1, 2}, 50)},
+              attrs({{"starts", Ints{1, 1}}}))
+            .i == Ints{0, 1, 2, 3, 50, 51});
   Tile at = ints(DType::I32, {}, {1}), zero = ints(DType::I64, {}, {0});
   CHECK(apply(K::DynSlice, {counting(DType::I32, {3, 2}), at, zero}, attrs({{"sizes", Ints{2, 1}}})).i == Ints{2, 4});
-  CHECK(apply(K::DynUpdate, {counting(DType::I32, {3, 2}), counting(DType::I32, {1, 2}, 7), at, zero}).i == Ints{0, 1, 7, 8, 4, 5});
+  CHECK(apply(K::DynUpdate, {counting(DType::I32, {3, 2}), counting(DType::I32, {1, 2}, 7), at, zero}).i ==
+        Ints{0, 1, 7, 8, 4, 5});
   // References may hold empty arrays.
   CHECK(apply(K::Slice, {x}, attrs({{"starts", Ints{0, 0, 0}}, {"sizes", Ints{0, 3, 4}}})).size() == 0);
-  CHECK(apply(K::ReduceSum, {floats(DType::F64, {0, 2}, {})}, attrs({{"axis", int64_t(0)}})).f == std::vector<double>{0, 0});
+  CHECK(apply(K::ReduceSum, {floats(DType::F64, {0, 2}, {})}, attrs({{"axis", int64_t(0)}})).f ==
+        std::vector<double>{0, 0});
 }
 
 TEST_CASE("reductions and scans along every axis") {
@@ -430,7 +459,8 @@ TEST_CASE("reductions and scans along every axis") {
     for (int64_t mode = 0; mode < 4; mode++) {
       bool reverse = mode & 1, exclusive = mode & 2;
       ir::Attrs s = attrs({{"axis", axis}, {"reverse", int64_t(reverse)}, {"exclusive", int64_t(exclusive)}});
-      Tile sums = apply(K::CumSum, {in}, s), prods = apply(K::CumProd, {in}, s), maxs = apply(K::CumMax, {in}, s), mins = apply(K::CumMin, {in}, s);
+      Tile sums = apply(K::CumSum, {in}, s), prods = apply(K::CumProd, {in}, s), maxs = apply(K::CumMax, {in}, s),
+           mins = apply(K::CumMin, {in}, s);
       int64_t n = shape[size_t(axis)];
       for (int64_t p = 0; p < others[0]; p++)
         for (int64_t q = 0; q < others[1]; q++)
@@ -489,9 +519,10 @@ static Tile kernel_mma(Tile a, Tile b, ir::Attrs at, std::optional<Tile> c = std
 
 TEST_CASE("products are exact and rounded once") {
   int64_t m = 5, n = 7, kk = 67;
-  for (auto [ta, tb, acc] : {std::tuple(DType::F16, DType::F16, DType::F32), std::tuple(DType::F16, DType::F16, DType::F16),
-                             std::tuple(DType::BF16, DType::BF16, DType::F32), std::tuple(DType::E4M3, DType::E5M2, DType::F32),
-                             std::tuple(DType::E4M3, DType::E4M3, DType::F16), std::tuple(DType::F64, DType::F64, DType::F64)}) {
+  for (auto [ta, tb, acc] :
+       {std::tuple(DType::F16, DType::F16, DType::F32), std::tuple(DType::F16, DType::F16, DType::F16),
+        std::tuple(DType::BF16, DType::BF16, DType::F32), std::tuple(DType::E4M3, DType::E5M2, DType::F32),
+        std::tuple(DType::E4M3, DType::E4M3, DType::F16), std::tuple(DType::F64, DType::F64, DType::F64)}) {
     CAPTURE(dtype_name(ta));
     CAPTURE(dtype_name(acc));
     Tile a = random_floats(ta, {m, kk}, 10), b = random_floats(tb, {kk, n}, 11), c = random_floats(acc, {m, n}, 12);

@@ -77,7 +77,8 @@ TEST_CASE("effects: what must not be removed or reordered") {
   CHECK(ir::def(K::Add).effects.pure());
   CHECK(ir::def(K::Load).effects.list[0].access == ir::Access::Read);
   CHECK(ir::def(K::Store).effects.list[0].access == ir::Access::Write);
-  for (K k : {K::AtomicAdd, K::AtomicCas, K::Assert, K::Print, K::InlinePtx, K::BlockBarrier, K::Return}) CHECK(!ir::def(k).effects.pure());
+  for (K k : {K::AtomicAdd, K::AtomicCas, K::Assert, K::Print, K::InlinePtx, K::BlockBarrier, K::Return})
+    CHECK(!ir::def(k).effects.pure());
 }
 
 // ---- diagnostics
@@ -104,64 +105,92 @@ TEST_CASE("type inference says what was seen") {
   CHECK(fault(K::Exp, {T(I32, {4})}) == "error: `exp` takes a float as `x`, not i32 [operand-dtype]\n");
   CHECK(fault(K::Add, {T(E4M3), T(E4M3)}) ==
         "error: `+` does not compute in e4m3, a storage type: convert first, as in `f32(a)` [storage-only-dtype]\n");
-  CHECK(fault(K::Add, {T(Bool), T(Bool)}) == "error: `+` takes a float or an integer as `a`, not bool [operand-dtype]\n");
-  CHECK(fault(K::Mul, {T(F32, {4}), T(BF16, {4})}) == "error: `*` needs one dtype, but `a` is f32 and `b` is bf16 [operand-dtypes-differ]\n");
+  CHECK(fault(K::Add, {T(Bool), T(Bool)}) ==
+        "error: `+` takes a float or an integer as `a`, not bool [operand-dtype]\n");
+  CHECK(fault(K::Mul, {T(F32, {4}), T(BF16, {4})}) ==
+        "error: `*` needs one dtype, but `a` is f32 and `b` is bf16 [operand-dtypes-differ]\n");
   CHECK(fault(K::Sub, {T(F32, {4, 8}), T(F32, {4, 9})}) ==
-        "error: `-` needs equal shapes, but `a` has shape [4, 8] and `b` has shape [4, 9]: dim 1 is 8 against 9 [operand-shapes-differ]\n");
-  CHECK(fault(K::Sub, {T(F32, {4}), T(F32)}) == "error: `-` needs equal ranks, but `a` has shape [4] and `b` has a scalar [operand-ranks-differ]\n");
+        "error: `-` needs equal shapes, but `a` has shape [4, 8] and `b` has shape [4, 9]: dim 1 is 8 against 9 "
+        "[operand-shapes-differ]\n");
+  CHECK(fault(K::Sub, {T(F32, {4}), T(F32)}) ==
+        "error: `-` needs equal ranks, but `a` has shape [4] and `b` has a scalar [operand-ranks-differ]\n");
   CHECK(fault(K::And, {T(F32), T(F32)}) == "error: `&` takes an integer or bool as `a`, not f32 [operand-dtype]\n");
   CHECK(fault(K::Rem, {T(F32), T(F32)}) == "error: `%` takes an integer as `a`, not f32 [operand-dtype]\n");
   CHECK(fault(K::Where, {T(F32), T(F32), T(F32)}) == "error: `where` takes bool as `c`, not f32 [operand-dtype]\n");
-  CHECK(fault(K::Exp, {ir::Type::tensor(F32, {4})}) == "error: `exp` takes a tile or scalar as `x`, not tensor<f32>[4] [operand-kind]\n");
+  CHECK(fault(K::Exp, {ir::Type::tensor(F32, {4})}) ==
+        "error: `exp` takes a tile or scalar as `x`, not tensor<f32>[4] [operand-kind]\n");
   CHECK(fault(K::Exp, {T(F32), T(F32)}) == "error: `exp` takes 1 operands, not 2 [operand-count]\n");
   CHECK(fault(K::Bitcast, {T(F32)}, attrs({{"dtype", DType::I16}})) ==
         "error: `bitcast` from f32 (32 bits) to i16 (16 bits): the sizes differ [bitcast-size]\n");
-  CHECK(fault(K::Iota, {}, attrs({{"n", int64_t(300)}, {"dtype", DType::U8}})) == "error: `iota(300)` does not fit u8, which ends at 255 [iota-range]\n");
-  CHECK(fault(K::Iota, {}, attrs({{"n", int64_t(0)}})) == "error: `iota` would make a tile of shape [0]: every dim is at least 1 [tile-extent]\n");
-  CHECK(fault(K::Reshape, {T(F32, {4, 6})}, shape({5, 5})) == "error: `reshape` from [4, 6] (24 elements) to [5, 5] (25 elements) [reshape-count]\n");
-  CHECK(fault(K::Reshape, {T(F32, {16})}, shape({2, 2, 2, 2, 1})) == "error: `reshape` would make a tile of rank 5; a tile has at most 4 dims [tile-rank]\n");
+  CHECK(fault(K::Iota, {}, attrs({{"n", int64_t(300)}, {"dtype", DType::U8}})) ==
+        "error: `iota(300)` does not fit u8, which ends at 255 [iota-range]\n");
+  CHECK(fault(K::Iota, {}, attrs({{"n", int64_t(0)}})) ==
+        "error: `iota` would make a tile of shape [0]: every dim is at least 1 [tile-extent]\n");
+  CHECK(fault(K::Reshape, {T(F32, {4, 6})}, shape({5, 5})) ==
+        "error: `reshape` from [4, 6] (24 elements) to [5, 5] (25 elements) [reshape-count]\n");
+  CHECK(fault(K::Reshape, {T(F32, {16})}, shape({2, 2, 2, 2, 1})) ==
+        "error: `reshape` would make a tile of rank 5; a tile has at most 4 dims [tile-rank]\n");
   CHECK(fault(K::Broadcast, {T(F32, {4, 2})}, shape({4, 6})) ==
         "error: `broadcast` from [4, 2] to [4, 6]: dim 1 is 2; only a dim of 1 can become 6 [broadcast-dim]\n");
-  CHECK(fault(K::Broadcast, {T(F32)}, shape({65536, 65536})) ==
-        "error: `broadcast` would make a tile of shape [65536, 65536]: more than 2147483648 elements [tile-too-large]\n");
+  CHECK(
+      fault(K::Broadcast, {T(F32)}, shape({65536, 65536})) ==
+      "error: `broadcast` would make a tile of shape [65536, 65536]: more than 2147483648 elements [tile-too-large]\n");
   CHECK(fault(K::Transpose, {T(F32, {4, 2})}, attrs({{"perm", Ints{1, 1}}})) ==
         "error: `transpose` of tile<f32>[4, 2] by [1, 1]: that is not a permutation of its dims [transpose-perm]\n");
   CHECK(fault(K::Slice, {T(F32, {4, 2})}, attrs({{"starts", Ints{2, 0}}, {"sizes", Ints{3, 2}}})) ==
         "error: `slice` of tile<f32>[4, 2]: dim 0 covers 2 : 5, outside 0 : 4 [slice-range]\n");
   CHECK(fault(K::Concat, {T(F32, {4, 2}), T(F32, {4, 3})}, axis(0)) ==
-        "error: `concat` needs equal shapes, but `xs[0]` has shape [4, 2] and `xs[1]` has shape [4, 3]: dim 1 is 2 against 3 [operand-shapes-differ]\n");
+        "error: `concat` needs equal shapes, but `xs[0]` has shape [4, 2] and `xs[1]` has shape [4, 3]: dim 1 is 2 "
+        "against 3 [operand-shapes-differ]\n");
   CHECK(fault(K::DynSlice, {T(F32, {4}), T(I32)}, attrs({{"sizes", Ints{2}}})) ==
         "error: `dyn_slice` of a tile at run-time positions works only in a reference [only-in-reference]\n");
-  CHECK(fault(K::ReduceSum, {T(F32, {4, 2})}, axis(2)) == "error: axis 2 of `sum` is outside tile<f32>[4, 2], which has 2 dims [axis-range]\n");
-  CHECK(fault(K::ReduceSum, {T(F32)}, axis(0)) == "error: axis 0 of `sum` is outside f32, which has 0 dims [axis-range]\n");
+  CHECK(fault(K::ReduceSum, {T(F32, {4, 2})}, axis(2)) ==
+        "error: axis 2 of `sum` is outside tile<f32>[4, 2], which has 2 dims [axis-range]\n");
+  CHECK(fault(K::ReduceSum, {T(F32)}, axis(0)) ==
+        "error: axis 0 of `sum` is outside f32, which has 0 dims [axis-range]\n");
   CHECK(fault(K::ReduceAny, {T(F32, {4})}, axis(0)) == "error: `any` takes bool as `x`, not f32 [operand-dtype]\n");
-  CHECK(fault(K::ReduceSum, {T(Bool, {4})}, axis(0)) == "error: `sum` takes a float or an integer as `x`, not bool [operand-dtype]\n");
+  CHECK(fault(K::ReduceSum, {T(Bool, {4})}, axis(0)) ==
+        "error: `sum` takes a float or an integer as `x`, not bool [operand-dtype]\n");
   CHECK(fault(K::ProgramId, {}, axis(1)) == "error: program_id(1) of a kernel whose grid has rank 1 [grid-rank]\n");
-  CHECK(fault(ir::FunctionKind::Reference, K::ProgramId, {}, axis(0)) == "error: `program_id` only in a kernel [only-in-kernel]\n");
-  CHECK(fault(K::If, {T(I32)}) == "error: the condition of `if` is i32: it takes one bool for the whole block (a rank-0 value) [bool-condition]\n");
+  CHECK(fault(ir::FunctionKind::Reference, K::ProgramId, {}, axis(0)) ==
+        "error: `program_id` only in a kernel [only-in-kernel]\n");
+  CHECK(
+      fault(K::If, {T(I32)}) ==
+      "error: the condition of `if` is i32: it takes one bool for the whole block (a rank-0 value) [bool-condition]\n");
   CHECK(fault(K::For, {T(I32), T(DType::I64), T(I32)}) ==
         "error: bounds and step of `for` are integer scalars of one dtype, not i32, i64 and i32 [loop-bounds]\n");
-  CHECK(fault(K::Print, {T(I32)}, attrs({{"format", std::string("{} {}")}})) == "error: `print` has 2 placeholders and 1 values [print-placeholders]\n");
+  CHECK(fault(K::Print, {T(I32)}, attrs({{"format", std::string("{} {}")}})) ==
+        "error: `print` has 2 placeholders and 1 values [print-placeholders]\n");
   CHECK(fault(K::Assert, {T(I32)}) == "error: `assert` takes bool as `cond`, not i32 [operand-dtype]\n");
 }
 
 TEST_CASE("products: shapes, dtypes, accumulators") {
   const DType F32 = DType::F32, F16 = DType::F16, BF16 = DType::BF16;
   auto acc = [](DType t) { return attrs({{"acc", t}}); };
-  CHECK(fault(K::Mma, {T(F16, {4}), T(F16, {4, 4})}) == "error: `mma` takes matrices (rank 2), but `a` has shape [4] [mma-rank]\n");
-  CHECK(fault(K::Mma, {T(F16, {4, 8}), T(F16, {4, 8})}) == "error: `mma` of [4, 8] by [4, 8]: dim 1 of `a` is 8, dim 0 of `b` is 4 [mma-inner]\n");
+  CHECK(fault(K::Mma, {T(F16, {4}), T(F16, {4, 4})}) ==
+        "error: `mma` takes matrices (rank 2), but `a` has shape [4] [mma-rank]\n");
+  CHECK(fault(K::Mma, {T(F16, {4, 8}), T(F16, {4, 8})}) ==
+        "error: `mma` of [4, 8] by [4, 8]: dim 1 of `a` is 8, dim 0 of `b` is 4 [mma-inner]\n");
   CHECK(fault(K::Mma, {T(F16, {4, 8}), T(BF16, {8, 4})}) ==
         "error: `mma` of f16 by bf16: operands are of one dtype, or e4m3 and e5m2 in any order [mma-operands]\n");
   CHECK(fault(K::Mma, {T(DType::I32, {4, 8}), T(DType::I32, {8, 4})}) ==
         "error: `mma` takes one of f16, bf16, tf32, f32, f64, i8, e4m3, e5m2 as `a`, not i32 [operand-dtype]\n");
-  CHECK(fault(K::Mma, {T(BF16, {4, 8}), T(BF16, {8, 4})}, acc(F16)) == "error: `mma` of bf16 and bf16 accumulates in f32, not f16 [mma-accumulator]\n");
+  CHECK(fault(K::Mma, {T(BF16, {4, 8}), T(BF16, {8, 4})}, acc(F16)) ==
+        "error: `mma` of bf16 and bf16 accumulates in f32, not f16 [mma-accumulator]\n");
   CHECK(fault(K::Mma, {T(F16, {4, 8}), T(F16, {8, 4})}, acc(DType::F64)) ==
         "error: `mma` of f16 and f16 accumulates in f32 or f16, not f64 [mma-accumulator]\n");
   CHECK(fault(K::Mma, {T(F16, {4, 8}), T(F16, {8, 4}), T(F32, {4, 5})}) ==
-        "error: `mma` needs equal shapes, but `c` has shape [4, 5] and `a times b` has shape [4, 4]: dim 1 is 5 against 4 [operand-shapes-differ]\n");
+        "error: `mma` needs equal shapes, but `c` has shape [4, 5] and `a times b` has shape [4, 4]: dim 1 is 5 "
+        "against 4 [operand-shapes-differ]\n");
   CHECK(fault(K::Mma, {T(F16, {4, 8}), T(F16, {8, 4})}, attrs({{"precision", std::string("ieee")}})) ==
         "error: precision `ieee` of `mma` is for f32 operands, not f16 [mma-precision]\n");
-  for (auto [t, want] : {std::pair(F16, F32), {BF16, F32}, {F32, F32}, {DType::TF32, F32}, {DType::I8, DType::I32}, {DType::F64, DType::F64}, {DType::E5M2, F32}}) {
+  for (auto [t, want] : {std::pair(F16, F32),
+                         {BF16, F32},
+                         {F32, F32},
+                         {DType::TF32, F32},
+                         {DType::I8, DType::I32},
+                         {DType::F64, DType::F64},
+                         {DType::E5M2, F32}}) {
     Kit k(ir::FunctionKind::Kernel);
     ir::Value *a = k.argument(k.f.body, T(t, {4, 8})), *b = k.argument(k.f.body, T(t, {8, 4}));
     CHECK(k.value(K::Mma, {a, b})->type == T(want, {4, 4}));
@@ -174,20 +203,27 @@ TEST_CASE("memory: indices, masks, dtypes") {
   ir::Type x = ir::Type::tensor(F32, {ir::kDynamic, 8});
   auto sizes = [](Ints s) { return attrs({{"sizes", s}}); };
   CHECK(fault(K::Load, {x, T(I32), T(I32)}, sizes({4, 8})) == "");
-  CHECK(fault(K::Load, {x, T(I32), T(F32)}, sizes({4, 8})) == "error: `load` takes an integer as `x[1]`, not f32 [operand-dtype]\n");
-  CHECK(fault(K::Load, {x, T(I32)}, sizes({4, 8})) == "error: `load` takes at least 3 operands, not 2 [operand-count]\n");
+  CHECK(fault(K::Load, {x, T(I32), T(F32)}, sizes({4, 8})) ==
+        "error: `load` takes an integer as `x[1]`, not f32 [operand-dtype]\n");
+  CHECK(fault(K::Load, {x, T(I32)}, sizes({4, 8})) ==
+        "error: `load` takes at least 3 operands, not 2 [operand-count]\n");
   CHECK(fault(K::Load, {x, T(I32), T(I32, {4})}, attrs({{"sizes", Ints{4, 8}}, {"gather", Ints{0, 1}}})) ==
         "error: index 1 of `load` gathers by tile<i32>[4]: an index tile has rank 1 and integers [gather-rank]\n");
-  CHECK(fault(K::Load, {x, T(I32), T(I32), T(DType::Bool, {4, 4})}, attrs({{"sizes", Ints{4, 8}}, {"has_mask", int64_t(1)}})) ==
-        "error: `load` needs equal shapes, but `x` has shape [4, 8] and `mask` has shape [4, 4]: dim 1 is 8 against 4 [operand-shapes-differ]\n");
+  CHECK(fault(K::Load, {x, T(I32), T(I32), T(DType::Bool, {4, 4})},
+              attrs({{"sizes", Ints{4, 8}}, {"has_mask", int64_t(1)}})) ==
+        "error: `load` needs equal shapes, but `x` has shape [4, 8] and `mask` has shape [4, 4]: dim 1 is 8 against 4 "
+        "[operand-shapes-differ]\n");
   CHECK(fault(K::Store, {x, T(I32), T(I32), T(DType::BF16, {4, 8})}, sizes({4, 8})) ==
         "error: `store` needs one dtype, but `x` is f32 and `value` is bf16 [operand-dtypes-differ]\n");
-  CHECK(fault(K::Store, {x, T(I32), T(I32), T(F32, {8})}, sizes({4, 8})) ==
-        "error: `store` needs equal ranks, but `x` has shape [4, 8] and `value` has shape [8] [operand-ranks-differ]\n");
+  CHECK(
+      fault(K::Store, {x, T(I32), T(I32), T(F32, {8})}, sizes({4, 8})) ==
+      "error: `store` needs equal ranks, but `x` has shape [4, 8] and `value` has shape [8] [operand-ranks-differ]\n");
   CHECK(fault(K::AtomicAnd, {x, T(I32), T(I32), T(F32, {4, 8})}, sizes({4, 8})) ==
         "error: `atomic_and` works on i32, u32, i64, u64, not on f32 [atomic-dtype]\n");
-  CHECK(fault(K::Dim, {x}, attrs({{"axis", int64_t(2)}})) == "error: axis 2 of `dim` is outside tensor<f32>[?, 8], which has 2 dims [axis-range]\n");
-  CHECK(fault(K::Subview, {x, T(I32)}, attrs({{"ranges", Ints{1, 0}}})) == "error: `subview` takes 3 operands, not 2 [operand-count]\n");
+  CHECK(fault(K::Dim, {x}, attrs({{"axis", int64_t(2)}})) ==
+        "error: axis 2 of `dim` is outside tensor<f32>[?, 8], which has 2 dims [axis-range]\n");
+  CHECK(fault(K::Subview, {x, T(I32)}, attrs({{"ranges", Ints{1, 0}}})) ==
+        "error: `subview` takes 3 operands, not 2 [operand-count]\n");
 }
 
 // ---- layouts
@@ -208,7 +244,9 @@ static std::vector<RegLayout> layouts(const Ints &shape) {
 struct Made {
   std::unique_ptr<Kit> kit = std::make_unique<Kit>(ir::FunctionKind::Kernel);
   ir::Op *op;
-  Made(K kind, Ints shape, ir::Attrs a) { op = kit->create(kind, {kit->argument(kit->f.body, T(DType::F32, std::move(shape)))}, std::move(a)); }
+  Made(K kind, Ints shape, ir::Attrs a) {
+    op = kit->create(kind, {kit->argument(kit->f.body, T(DType::F32, std::move(shape)))}, std::move(a));
+  }
   std::optional<RegLayout> forward(const RegLayout &l) const { return ir::def(*op).layout.forward(*op, l); }
   std::optional<RegLayout> backward(const RegLayout &l) const { return ir::def(*op).layout.backward(*op, l); }
 };

@@ -200,7 +200,8 @@ TileAccess::TileAccess(LowerCtx &c, const ir::Op &op, const RegLayout &layout, c
   auto add = [&](Value *v) { offset = offset ? b.CreateAdd(offset, v) : v; };
   for (int64_t d = 0; d < rank; d++) {
     bool dropped = attr_at(op, "drop", d, 0) != 0, gathered = attr_at(op, "gather", d, 0) != 0;
-    Dim dim{d, gathered ? index_operand(d) : nullptr, attr_at(op, "in_bounds", d, 0) == 0};
+    Dim dim{d, gathered ? index_operand(d) : nullptr, attr_at(op, "in_bounds", d, 0) == 0, {}};
+    if (gathered) dim.index_reg = index_registers(dim.gather, int64_t(dims_.size()));
     if (!gathered) add(term(start(d), d));
     if (!dropped) {
       if (d == rank - 1 && !gathered && !tensor_.any_strides) contiguous_ = int64_t(dims_.size());
@@ -255,6 +256,23 @@ TileAccess::TileAccess(LowerCtx &c, const ir::Op &op, const RegLayout &layout, c
   }
 }
 
+// The index tile has the tile's layout without the other dims.
+std::vector<int> TileAccess::index_registers(const ir::Value *index, int64_t tile_dim) const {
+  RegLayout slice = layout_;
+  std::vector<int> sliced(size_t(layout_.num_regs()));
+  for (size_t r = 0; r < sliced.size(); r++) sliced[r] = int(r);
+  for (int d = space_.rank - 1; d >= 0; d--) {
+    if (d == tile_dim) continue;
+    for (int &r : sliced) r = slice.sliced_reg(d, r);
+    slice = slice.slice(d);
+  }
+  auto map = register_map(c_.layout(index), slice);
+  TKC_CHECK(map.has_value(), "index tile of layout {} where {} is needed", c_.layout(index).to_string(),
+            slice.to_string());
+  for (int &r : sliced) r = (*map)[size_t(r)];
+  return sliced;
+}
+
 Value *TileAccess::term(Value *position, int64_t tensor_dim) {
   Value *wide = c_.b.CreateSExt(position, c_.b.getInt64Ty());
   return c_.b.CreateMul(wide, tensor_.strides[size_t(tensor_dim)]);
@@ -263,17 +281,7 @@ Value *TileAccess::term(Value *position, int64_t tensor_dim) {
 Value *TileAccess::index(int64_t tile_dim, int64_t reg) {
   const Dim &dim = dims_[size_t(tile_dim)];
   if (dim.gather) {
-    RegLayout slice = layout_;
-    auto r = int(reg);
-    for (int d = space_.rank - 1; d >= 0; d--) {
-      if (d == tile_dim) continue;
-      r = slice.sliced_reg(d, r);
-      slice = slice.slice(d);
-    }
-    auto map = register_map(c_.layout(dim.gather), slice);
-    TKC_CHECK(map.has_value(), "index tile of layout {} where {} is needed", c_.layout(dim.gather).to_string(),
-              slice.to_string());
-    return position_value(c_, dim.gather, (*map)[size_t(r)]);
+    return position_value(c_, dim.gather, dim.index_reg[size_t(reg)]);
   }
   Value *from = start(dim.tensor_dim);
   auto widen = [&](Value *coord) { return c_.b.CreateZExt(coord, from->getType()); };

@@ -79,8 +79,10 @@ private:
     int64_t tensor_dim = 0;
     const ir::Value *gather = nullptr; // the index tile, else a scalar start
     bool checked = false;              // may pass the tensor's extent
+    std::vector<int> index_reg;        // register of the tile -> of the index tile
   };
   llvm::Value *index(int64_t tile_dim, int64_t reg); // position along the tensor's dim, i32 or i64
+  std::vector<int> index_registers(const ir::Value *index, int64_t tile_dim) const;
   llvm::Value *term(llvm::Value *position, int64_t tensor_dim); // position * stride, i64
   const ir::Value *index_operand(int64_t tensor_dim) const { return op_.operand(size_t(1 + tensor_dim)); }
   llvm::Value *start(int64_t tensor_dim) const { return position_value(c_, index_operand(tensor_dim)); }

@@ -24,10 +24,6 @@ void note_global(Warp &w, int lane, const Place &place, int64_t bytes, Use use);
 void note_shared(Warp &w, uint32_t lanes, AccessKind kind, Block &in, uint32_t address, int64_t bytes);
 void report_conflict(Warp &w, int lane, AccessKind kind, Block &in, const Shadow::Conflict &conflict);
 
-inline uint64_t generic_shared(const Block &b, uint32_t address) {
-  return kSharedWindow + (uint64_t(b.rank + 1) << 24) + address;
-}
-
 // What strong accesses (volatile, relaxed, acquire, release, atomics) hand over between threads of the cluster. The key
 // is the place's generic address.
 void strong_read(Warp &w, int lane, uint64_t key, bool acquire);

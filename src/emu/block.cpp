@@ -176,7 +176,7 @@ Cluster::State Cluster::run(bool may_pause) {
   if (last_ == 0 && grid.options.policy == Policy::Reverse) last_ = all_warps.size() - 1;
   for (;;) {
     if (stopped()) return State::Finished;
-    if (grid.options.policy == Policy::Random && async.pending() && random.below(4) == 0) async.complete_one(*this);
+    if (grid.options.policy == Policy::Random && async.pending() && random.below(4) == 0) async.step(*this);
     Warp *w = choose();
     if (!w) {
       if (std::all_of(blocks.begin(), blocks.end(), [](const auto &b) { return b->exited(); })) break;
@@ -200,7 +200,8 @@ Cluster::State Cluster::run(bool may_pause) {
       return State::Paused;
     }
   }
-  while (async.pending()) async.complete_one(*this); // reported at exit; the bytes land all the same
+  async.complete_all(*this); // whether or not they should have been waited for, the bytes land
+  if (grid.options.check_shared) check_copies_at_exit(*this);
   return State::Finished;
 }
 

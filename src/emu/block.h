@@ -76,6 +76,7 @@ struct Cluster {
   Random random;
   std::vector<std::unique_ptr<Block>> blocks;
   Async async;
+  View exit_view;        // of all threads that have exited
   std::map<uint64_t, View> sync_views; // what strong stores and atomics released, by generic address
   // barrier.cluster
   uint32_t cluster_generation = 0; // completed barriers
@@ -98,6 +99,10 @@ private:
   int64_t idle_rounds_ = 0;
   uint64_t idle_progress_ = 0;
 };
+
+inline uint64_t generic_shared(const Block &b, uint32_t address) {
+  return kSharedWindow + (uint64_t(b.rank + 1) << 24) + address;
+}
 
 // Completes barrier.cluster if all threads of the cluster that are left have arrived. exec_sync.cpp
 void check_cluster_barrier(Cluster &cluster);

@@ -23,7 +23,9 @@ void View::join(const View &other) {
   join_into(fenced, other.fenced);
 }
 
-Clocks::Clocks(int64_t warps) : warps_(size_t(warps)), next_component_(uint32_t(warps) * 32) {}
+void View::raise(uint32_t component, uint32_t stamp) { tkc::emu::raise(known, component, stamp); }
+
+Clocks::Clocks(int64_t warps) : warps_(size_t(warps)), next_component_(kKinds * uint32_t(warps) * 32) {}
 
 View &Clocks::own_view(WarpClock &w, int lane) {
   std::unique_ptr<View> &extra = w.extra[size_t(lane)];
@@ -31,14 +33,23 @@ View &Clocks::own_view(WarpClock &w, int lane) {
   return *extra;
 }
 
+void Clocks::tell_own(int32_t warp, int lane, View &into) const {
+  const WarpClock &w = warps_[size_t(warp)];
+  raise(into.known, generic_component(warp, lane), w.now);
+  if (!w.any_own) return;
+  for (Kind kind : {kGeneric, kCopies, kBulk}) {
+    uint32_t known = w.own[kind][size_t(lane)], fenced = w.own_fenced[kind][size_t(lane)];
+    if (known) raise(into.known, component(kind, warp, lane), known);
+    if (fenced) raise(into.fenced, component(kind, warp, lane), fenced);
+  }
+}
+
 void Clocks::release(int32_t warp, uint32_t lanes, View &into) {
   WarpClock &w = warps_[size_t(warp)];
   into.join(w.common);
   each(lanes, [&](int lane) {
     if (w.extra[size_t(lane)]) into.join(*w.extra[size_t(lane)]);
-    uint32_t own = generic_component(warp, lane);
-    raise(into.known, own, w.now);
-    if (w.own_fenced[size_t(lane)]) raise(into.fenced, own, w.own_fenced[size_t(lane)]);
+    tell_own(warp, lane, into);
   });
   w.now++;
 }
@@ -68,10 +79,7 @@ void Clocks::warp_sync(int32_t warp, uint32_t lanes, uint32_t live) {
     }
     uint32_t first = generic_component(warp, 0);
     if (w.common.known.size() < first + 32) w.common.known.resize(first + 32);
-    each(lanes, [&](int lane) {
-      w.common.known[first + uint32_t(lane)] = w.now;
-      if (w.own_fenced[size_t(lane)]) raise(w.common.fenced, first + uint32_t(lane), w.own_fenced[size_t(lane)]);
-    });
+    each(lanes, [&](int lane) { tell_own(warp, lane, w.common); });
     w.now++;
     return;
   }
@@ -83,9 +91,12 @@ void Clocks::warp_sync(int32_t warp, uint32_t lanes, uint32_t live) {
 void Clocks::proxy_fence(int32_t warp, uint32_t lanes, uint32_t live) {
   WarpClock &w = warps_[size_t(warp)];
   bool whole = (live & ~lanes) == 0;
+  w.any_own = true;
   if (whole) join_into(w.common.fenced, w.common.known);
   each(lanes, [&](int lane) {
-    w.own_fenced[size_t(lane)] = w.now;
+    w.own_fenced[kGeneric][size_t(lane)] = w.now;
+    w.own_fenced[kCopies][size_t(lane)] = w.own[kCopies][size_t(lane)];
+    w.own_fenced[kBulk][size_t(lane)] = w.own[kBulk][size_t(lane)];
     if (whole && !w.extra[size_t(lane)]) return;
     View &v = own_view(w, lane);
     join_into(v.fenced, v.known);
@@ -93,10 +104,11 @@ void Clocks::proxy_fence(int32_t warp, uint32_t lanes, uint32_t live) {
   w.now++;
 }
 
-void Clocks::learn(int32_t warp, uint32_t lanes, uint32_t live, uint32_t component, uint32_t stamp) {
-  View v;
-  raise(v.known, component, stamp);
-  acquire(warp, lanes, live, v);
+void Clocks::learn_own(int32_t warp, int lane, Kind kind, uint32_t stamp) {
+  WarpClock &w = warps_[size_t(warp)];
+  uint32_t &own = w.own[kind][size_t(lane)];
+  own = std::max(own, stamp);
+  w.any_own = true;
 }
 
 void Clocks::fence(int32_t warp, uint32_t lanes, uint32_t live) {

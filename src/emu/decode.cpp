@@ -60,6 +60,16 @@ std::string_view Decoder::take_any(std::initializer_list<std::string_view> modif
   return "";
 }
 
+std::string_view Decoder::take_first(std::initializer_list<std::string_view> modifiers) {
+  for (std::string_view &m : modifiers_) {
+    if (m.empty() || std::find(modifiers.begin(), modifiers.end(), m) == modifiers.end()) continue;
+    std::string_view found = m;
+    m = "";
+    return found;
+  }
+  return "";
+}
+
 std::string_view Decoder::take_prefixed(std::string_view prefix) {
   for (std::string_view &m : modifiers_) {
     if (!m.starts_with(prefix)) continue;

@@ -27,6 +27,7 @@ public:
 
   bool take(std::string_view modifier);          // consumes it if present
   std::string_view take_any(std::initializer_list<std::string_view> modifiers); // the one present, or ""
+  std::string_view take_first(std::initializer_list<std::string_view> modifiers); // the one that stands first
   std::string_view take_prefixed(std::string_view prefix); // the first modifier that begins so, or ""
   bool has(std::string_view modifier) const;
   Type take_type();                              // the first modifier that is a type

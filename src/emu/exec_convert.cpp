@@ -140,7 +140,8 @@ float f32_from_u32(uint32_t x) { return float(x); }
 
 // ---- pairs: d = {a (upper), b (lower)}
 void run_pair(Warp &w, const Inst &i, uint32_t mask) {
-  Convert c{Type(i.mode[0]), Type::F32, Rounding(i.mode[2]), false, false, false, (i.mode[3] & 4) != 0, (i.mode[3] & 8) != 0};
+  Type element = Type(i.mode[0]) == Type::BF16x2 ? Type::BF16 : Type::F16;
+  Convert c{element, Type::F32, Rounding(i.mode[2]), false, false, false, (i.mode[3] & 4) != 0, (i.mode[3] & 8) != 0};
   uint32_t *d = w.row<uint32_t>(i.d);
   const uint32_t *a = w.row<uint32_t>(i.a), *b = w.row<uint32_t>(i.b);
   each_lane(mask, [&](int l) { d[l] = uint32_t(convert(a[l], c)) << 16 | uint32_t(convert(b[l], c)); });

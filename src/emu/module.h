@@ -86,7 +86,7 @@ struct Program {
   int64_t local_bytes = 0; // a thread
   int64_t shared_end = kSharedStart; // where dynamic shared memory begins
   bool orders_blocks = false; // see emu.h: run by one host thread
-  bool uses_async_proxy = false;
+  bool uses_copies = false;   // asynchronous ones, or mbarriers
 };
 
 struct Module {

@@ -22,9 +22,9 @@ bool on_barrier(AccessKind k) {
   return k == AccessKind::Barrier || k == AccessKind::BarrierInit || k == AccessKind::BarrierInval;
 }
 
-template <typename F> bool for_all_pairs(const Access &earlier, const Access &a, F ordered) {
+template <typename F> bool for_all_pairs(const Clocks &clocks, const Access &earlier, const Access &a, F ordered) {
   if (!earlier.stream && earlier.warp == a.warp && earlier.lanes == a.lanes && std::has_single_bit(a.lanes))
-    return ordered(std::countr_zero(a.lanes), Clocks::generic_component(a.warp, std::countr_zero(a.lanes)));
+    return ordered(std::countr_zero(a.lanes), clocks.generic_component(a.warp, std::countr_zero(a.lanes)));
   for (uint32_t lanes = a.lanes; lanes; lanes &= lanes - 1) {
     int lane = std::countr_zero(lanes);
     if (earlier.stream) {
@@ -32,17 +32,17 @@ template <typename F> bool for_all_pairs(const Access &earlier, const Access &a,
       continue;
     }
     for (uint32_t others = earlier.lanes; others; others &= others - 1)
-      if (!ordered(lane, Clocks::generic_component(earlier.warp, std::countr_zero(others)))) return false;
+      if (!ordered(lane, clocks.generic_component(earlier.warp, std::countr_zero(others)))) return false;
   }
   return true;
 }
 bool is_ordered(const Clocks &clocks, const Access &earlier, const Access &a) {
-  return for_all_pairs(earlier, a, [&](int lane, uint32_t component) {
+  return for_all_pairs(clocks, earlier, a, [&](int lane, uint32_t component) {
     return clocks.ordered(a.warp, lane, component, earlier.stamp);
   });
 }
 bool is_fenced(const Clocks &clocks, const Access &earlier, const Access &a) {
-  return for_all_pairs(earlier, a, [&](int lane, uint32_t component) {
+  return for_all_pairs(clocks, earlier, a, [&](int lane, uint32_t component) {
     return clocks.ordered_before_async(a.warp, lane, component, earlier.stamp);
   });
 }

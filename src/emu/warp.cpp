@@ -222,6 +222,7 @@ void Warp::exit(uint32_t lanes) {
   active &= ~lanes;
   drop_lanes(lanes);
   block->cluster->progress++;
+  if (block->grid.program.uses_copies) block->cluster->clocks.release(block->clock_index(*this), lanes, block->cluster->exit_view);
   // Lanes that wait for these at a warp-wide instruction or a barrier may go on now: they try again.
   for (Split &s : splits)
     if (s.waiting == Waiting::WarpSync) s.waiting = Waiting::No;

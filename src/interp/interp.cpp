@@ -20,9 +20,7 @@ int64_t Tile::size() const { return int64_t(is_float() ? f.size() : i.size()); }
 // the block that defines it. Only those may be moved out: a value from outside a loop is needed by the next iteration.
 class Plan {
 public:
-  explicit Plan(const ir::Function &f) {
-    visit(f.body);
-  }
+  explicit Plan(const ir::Function &f) { visit(f.body); }
   int64_t values() const { return values_; }
   bool last_use(const ir::Op &op, size_t i) const {
     auto it = last_.find(&op);
@@ -76,7 +74,8 @@ void Ctx::leave(const ir::Op &op) {
 }
 
 std::vector<Value> Ctx::run_region(const ir::Block *block, std::vector<Value> args) {
-  TKC_CHECK(args.size() == block->args.size(), "a region with {} arguments runs with {}", block->args.size(), args.size());
+  TKC_CHECK(args.size() == block->args.size(), "a region with {} arguments runs with {}", block->args.size(),
+            args.size());
   for (size_t i = 0; i < args.size(); i++) set(block->args[i], std::move(args[i]));
   run_block(block);
   return trapped() ? std::vector<Value>() : std::move(yielded_);

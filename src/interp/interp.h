@@ -1,7 +1,7 @@
 // The interpreter: the meaning of the typed IR, in f64 where the IR says f64. It never sees padding or layouts.
 //
-// A float element is kept as a double that its dtype can hold exactly (every op rounds its result once, as documented per
-// op); integers and bools as int64_t, wrapped to their width (u64 as its two's-complement image).
+// A float element is kept as a double that its dtype can hold exactly (every op rounds its result once, as documented
+// per op); integers and bools as int64_t, wrapped to their width (u64 as its two's-complement image).
 #pragma once
 #include "ir/op_def.h"
 #include <atomic>
@@ -49,14 +49,14 @@ struct Trap { // a fault of the program while it runs: assertion, division by ze
 
 struct Launch {
   const ir::Function *function = nullptr;
-  std::vector<Value> args;    // one per argument of the entry block
-  std::vector<int64_t> grid;  // kernels
-  int64_t threads = 1;        // host threads; the result does not depend on it but for the order of float atomics
+  std::vector<Value> args;   // one per argument of the entry block
+  std::vector<int64_t> grid; // kernels
+  int64_t threads = 1;       // host threads; the result does not depend on it but for the order of float atomics
   std::function<void(const std::string &)> print; // output of `print`, called under a lock
 };
 struct Result {
-  std::optional<Trap> trap;     // the first, by block number
-  std::vector<Value> results;   // of a reference
+  std::optional<Trap> trap;   // the first, by block number
+  std::vector<Value> results; // of a reference
 };
 Result run(const Launch &launch);
 

@@ -102,4 +102,8 @@ struct MatrixFragment {
 };
 extern const MatrixFragment matrix_plain, matrix_trans;
 
+// A product without tensor cores: the thread that holds an element of C holds the whole row of A and column of B. The
+// layout of an operand (exact shape [M,K] or [K,N]) for that, from C's.
+RegLayout fma_operand_layout(const RegLayout &c, bool is_b, std::vector<int64_t> shape);
+
 } // namespace tkc

@@ -12,8 +12,8 @@ bool is_access_tile(InferCtx &ctx, Op &op, size_t i, const std::vector<int64_t> 
 // Checks the mask, if attribute `has_mask` says that there is one.
 bool check_mask(InferCtx &ctx, Op &op, size_t i, const std::vector<int64_t> &shape);
 
-// Calls f(k, position) for every element k (row-major) of the tile of an access: `position` indexes the storage, or is -1
-// where the element is outside the view. Traps and stops if an element inside the view is outside the storage.
+// Calls f(k, position) for every element k (row-major) of the tile of an access: `position` indexes the storage, or is
+// -1 where the element is outside the view. Traps and stops if an element inside the view is outside the storage.
 template <typename F> void for_elements(interp::Ctx &ctx, const Op &op, F &&f) {
   const interp::TensorRef &t = ctx.tensor(op.operand(0));
   const std::vector<int64_t> &sizes = op.attrs.ints("sizes"), &gather = op.attrs.ints("gather");
@@ -39,7 +39,8 @@ template <typename F> void for_elements(interp::Ctx &ctx, const Op &op, F &&f) {
     for (int64_t step : row) {
       int64_t position = base == kOutside || step == kOutside ? -1 : base + step;
       if (position != -1 && (position < 0 || position >= limit))
-        return ctx.trap(op, fmt::format("access to element {} of `{}`, which has {}", position, t.storage->name, limit));
+        return ctx.trap(op,
+                        fmt::format("access to element {} of `{}`, which has {}", position, t.storage->name, limit));
       f(k++, position);
     }
     if (rank < 2) return;
@@ -53,7 +54,9 @@ template <typename F> void for_elements(interp::Ctx &ctx, const Op &op, F &&f) {
 }
 
 // Tensor elements are shared by blocks that run at the same time: two of them may store to one element, as on a GPU.
-template <typename T> T peek(const T &x) { return std::atomic_ref<T>(const_cast<T &>(x)).load(std::memory_order_relaxed); }
+template <typename T> T peek(const T &x) {
+  return std::atomic_ref<T>(const_cast<T &>(x)).load(std::memory_order_relaxed);
+}
 template <typename T> void poke(T &x, T v) { std::atomic_ref<T>(x).store(v, std::memory_order_relaxed); }
 
 } // namespace tkc::ops

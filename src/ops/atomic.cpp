@@ -8,7 +8,7 @@ namespace tkc::ops {
 
 namespace {
 
-constexpr std::array kAddTypes = {DType::I32, DType::U32, DType::I64,  DType::U64,
+constexpr std::array kAddTypes = {DType::I32, DType::U32,  DType::I64, DType::U64,
                                   DType::F16, DType::BF16, DType::F32, DType::F64};
 constexpr std::array kOrderTypes = {DType::I32, DType::U32, DType::I64, DType::U64, DType::F32, DType::F64};
 constexpr std::array kBitTypes = {DType::I32, DType::U32, DType::I64, DType::U64};
@@ -86,18 +86,20 @@ constexpr ir::Effect kUpdates = {0, ir::Space::Global, ir::Access::ReadWrite};
 namespace tkc::ir {
 using namespace ops;
 
-constexpr OpDef kAtomicAdd = {
-    .name = "atomic_add",
-    .source = "atomic_add",
-    .signature = "atomic_add(x: view, value: tile, mask: tile?)",
-    .doc = "Adds a tile to memory, each element in one indivisible step, and returns what was there before (0 for elements "
-           "that are outside or masked out). Blocks add in any order, so float sums may differ in the last bits from run to run.",
-    .example = "let t = load(x[:, :]);\nstore(y[:, :], t);\natomic_add(y[0, iota(N) % 4], t[0, :]);   // eight additions to each of four elements",
-    .effects = kUpdates,
-    .layout = {LayoutKind::Anchor},
-    .infer = infer_atomic<kAddTypes>,
-    .interp = interp_atomic<SumF>,
-    .lower = lower_AtomicAdd};
+constexpr OpDef kAtomicAdd = {.name = "atomic_add",
+                              .source = "atomic_add",
+                              .signature = "atomic_add(x: view, value: tile, mask: tile?)",
+                              .doc = "Adds a tile to memory, each element in one indivisible step, and returns what "
+                                     "was there before (0 for elements "
+                                     "that are outside or masked out). Blocks add in any order, so float sums may "
+                                     "differ in the last bits from run to run.",
+                              .example = "let t = load(x[:, :]);\nstore(y[:, :], t);\natomic_add(y[0, iota(N) % 4], "
+                                         "t[0, :]);   // eight additions to each of four elements",
+                              .effects = kUpdates,
+                              .layout = {LayoutKind::Anchor},
+                              .infer = infer_atomic<kAddTypes>,
+                              .interp = interp_atomic<SumF>,
+                              .lower = lower_AtomicAdd};
 
 constexpr OpDef kAtomicMax = {
     .name = "atomic_max",
@@ -115,7 +117,8 @@ constexpr OpDef kAtomicMin = {
     .name = "atomic_min",
     .source = "atomic_min",
     .signature = "atomic_min(x: view, value: tile, mask: tile?)",
-    .doc = "Replaces elements of memory by the smaller of themselves and the tile's, and returns what was there before.",
+    .doc =
+        "Replaces elements of memory by the smaller of themselves and the tile's, and returns what was there before.",
     .example = "let t = load(x[:, :]);\nstore(y[:, :], t);\natomic_min(y[0, :], t[1, :]);",
     .effects = kUpdates,
     .layout = {LayoutKind::Anchor},
@@ -128,7 +131,8 @@ constexpr OpDef kAtomicAnd = {
     .source = "atomic_and",
     .signature = "atomic_and(x: view, value: tile, mask: tile?)",
     .doc = "Keeps of elements of memory the bits that the tile has, and returns what was there before.",
-    .example = "# with n: inout tensor<i32>[M, N]\nlet before = atomic_and(n[:, :], full<i32>([M, N], 255));\n# store(y[:, :], f32(before));",
+    .example = "# with n: inout tensor<i32>[M, N]\nlet before = atomic_and(n[:, :], full<i32>([M, N], 255));\n# "
+               "store(y[:, :], f32(before));",
     .effects = kUpdates,
     .layout = {LayoutKind::Anchor},
     .infer = infer_atomic<kBitTypes>,
@@ -140,7 +144,8 @@ constexpr OpDef kAtomicOr = {
     .source = "atomic_or",
     .signature = "atomic_or(x: view, value: tile, mask: tile?)",
     .doc = "Sets in elements of memory the bits that the tile has, and returns what was there before.",
-    .example = "# with n: inout tensor<i32>[M, N]\nlet before = atomic_or(n[0, :], 1 << iota(N) % 8);\n# store(y[0, :], f32(before));",
+    .example = "# with n: inout tensor<i32>[M, N]\nlet before = atomic_or(n[0, :], 1 << iota(N) % 8);\n# store(y[0, "
+               ":], f32(before));",
     .effects = kUpdates,
     .layout = {LayoutKind::Anchor},
     .infer = infer_atomic<kBitTypes>,
@@ -152,7 +157,8 @@ constexpr OpDef kAtomicXor = {
     .source = "atomic_xor",
     .signature = "atomic_xor(x: view, value: tile, mask: tile?)",
     .doc = "Flips in elements of memory the bits that the tile has, and returns what was there before.",
-    .example = "# with n: inout tensor<i32>[M, N]\nlet before = atomic_xor(n[0, :], iota(N));\n# store(y[0, :], f32(before));",
+    .example =
+        "# with n: inout tensor<i32>[M, N]\nlet before = atomic_xor(n[0, :], iota(N));\n# store(y[0, :], f32(before));",
     .effects = kUpdates,
     .layout = {LayoutKind::Anchor},
     .infer = infer_atomic<kBitTypes>,
@@ -164,24 +170,25 @@ constexpr OpDef kAtomicExch = {
     .source = "atomic_exch",
     .signature = "atomic_exch(x: view, value: tile, mask: tile?)",
     .doc = "Writes the tile to memory and returns what was there before, each element in one indivisible step.",
-    .example = "let t = load(x[:, :]);\nstore(y[:, :], t);\nlet before = atomic_exch(y[0, :], t[1, :]);\n# store(y[2, :], before);",
+    .example = "let t = load(x[:, :]);\nstore(y[:, :], t);\nlet before = atomic_exch(y[0, :], t[1, :]);\n# store(y[2, "
+               ":], before);",
     .effects = kUpdates,
     .layout = {LayoutKind::Anchor},
     .infer = infer_atomic<kOrderTypes>,
     .interp = interp_atomic<ExchF>,
     .lower = lower_AtomicExch};
 
-constexpr OpDef kAtomicCas = {
-    .name = "atomic_cas",
-    .source = "atomic_cas",
-    .signature = "atomic_cas(x: view, value: tile, compare: tile, mask: tile?)",
-    .doc = "Writes `value` where memory holds `compare`, and returns what was there before.",
-    .example = "# with n: inout tensor<i32>[M, N]\nlet before = atomic_cas(n[0, :], value = iota(N), compare = full<i32>([N], 0));\n"
-               "# store(y[0, :], f32(before));",
-    .effects = kUpdates,
-    .layout = {LayoutKind::Anchor},
-    .infer = infer_atomic<kBitTypes, true>,
-    .interp = interp_atomic<CasF, true>,
-    .lower = lower_AtomicCas};
+constexpr OpDef kAtomicCas = {.name = "atomic_cas",
+                              .source = "atomic_cas",
+                              .signature = "atomic_cas(x: view, value: tile, compare: tile, mask: tile?)",
+                              .doc = "Writes `value` where memory holds `compare`, and returns what was there before.",
+                              .example = "# with n: inout tensor<i32>[M, N]\nlet before = atomic_cas(n[0, :], value = "
+                                         "iota(N), compare = full<i32>([N], 0));\n"
+                                         "# store(y[0, :], f32(before));",
+                              .effects = kUpdates,
+                              .layout = {LayoutKind::Anchor},
+                              .infer = infer_atomic<kBitTypes, true>,
+                              .interp = interp_atomic<CasF, true>,
+                              .lower = lower_AtomicCas};
 
 } // namespace tkc::ir

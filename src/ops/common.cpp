@@ -28,10 +28,10 @@ static std::string set_text(unsigned set) {
 
 std::string shown(const Op &op) {
   static constexpr std::pair<OpKind, const char *> operators[] = {
-      {OpKind::Neg, "-"}, {OpKind::Not, "!"},  {OpKind::Add, "+"}, {OpKind::Sub, "-"},  {OpKind::Mul, "*"},
-      {OpKind::Div, "/"}, {OpKind::Rem, "%"},  {OpKind::And, "&"}, {OpKind::Or, "|"},   {OpKind::Xor, "^"},
+      {OpKind::Neg, "-"},  {OpKind::Not, "!"},  {OpKind::Add, "+"}, {OpKind::Sub, "-"}, {OpKind::Mul, "*"},
+      {OpKind::Div, "/"},  {OpKind::Rem, "%"},  {OpKind::And, "&"}, {OpKind::Or, "|"},  {OpKind::Xor, "^"},
       {OpKind::Shl, "<<"}, {OpKind::Shr, ">>"}, {OpKind::Eq, "=="}, {OpKind::Ne, "!="}, {OpKind::Lt, "<"},
-      {OpKind::Le, "<="}, {OpKind::Gt, ">"},   {OpKind::Ge, ">="}};
+      {OpKind::Le, "<="},  {OpKind::Gt, ">"},   {OpKind::Ge, ">="}};
   for (auto [kind, text] : operators)
     if (kind == op.kind) return text;
   const ir::OpDef &d = def(op);
@@ -58,7 +58,7 @@ std::string shape_text(const Type &t) { return t.is_scalar() ? "a scalar" : "sha
 bool has_operands(InferCtx &ctx, Op &op, size_t least, size_t most) {
   size_t n = op.operands.size();
   if (least <= n && n <= most) return true;
-  std::string want = least == most ? std::to_string(least)
+  std::string want = least == most      ? std::to_string(least)
                      : most == SIZE_MAX ? fmt::format("at least {}", least)
                                         : fmt::format("{} to {}", least, most);
   ctx.error(DiagKind::operand_count, shown(op), want, n);
@@ -129,7 +129,8 @@ bool normalise_axis(InferCtx &ctx, Op &op, int64_t rank) {
   return true;
 }
 
-// A reference's arrays live in host memory: any rank, and empty ones (a sequence of length 0) are values like any other.
+// A reference's arrays live in host memory: any rank, and empty ones (a sequence of length 0) are values like any
+// other.
 void tile_result(InferCtx &ctx, Op &op, Type type) {
   bool kernel = ctx.function().kind == ir::FunctionKind::Kernel;
   int64_t largest = int64_t(1) << (kernel ? 31 : 40), elements = 1;
@@ -147,12 +148,13 @@ AxisSplit::AxisSplit(const std::vector<int64_t> &shape, int64_t axis) : at(shape
   for (int64_t d = axis + 1; d < int64_t(shape.size()); d++) after *= shape[size_t(d)];
 }
 
-// `rounded` is the nearest double of an exact value and `error` what it lacks: rounded to odd, so that a second rounding
-// to at most 51 bits gives what one rounding of the exact value would.
+// `rounded` is the nearest double of an exact value and `error` what it lacks: rounded to odd, so that a second
+// rounding to at most 51 bits gives what one rounding of the exact value would.
 static double to_odd(double rounded, double error) {
   if (error == 0 || !std::isfinite(rounded) || !std::isfinite(error)) return rounded;
   if (std::bit_cast<uint64_t>(rounded) & 1) return rounded;
-  return std::nextafter(rounded, error > 0 ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity());
+  return std::nextafter(rounded,
+                        error > 0 ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity());
 }
 
 double fma_rounded(DType t, double a, double b, double c) {

@@ -106,7 +106,8 @@ constexpr OpDef kProgramId = {
     .name = "program_id",
     .source = "program_id",
     .signature = "program_id(axis: int)",
-    .doc = "The coordinate of this program (block) in the grid along an axis, as i32; program_id() is the tuple of all.",
+    .doc =
+        "The coordinate of this program (block) in the grid along an axis, as i32; program_id() is the tuple of all.",
     .example = "let i = program_id(0);\nlet a = load(x[:, :]) + f32(i);\n# store(y[:, :], a);",
     .infer = infer_grid,
     .interp = interp_program_id,
@@ -122,16 +123,17 @@ constexpr OpDef kNumPrograms = {
     .interp = interp_num_programs,
     .lower = lower_NumPrograms};
 
-constexpr OpDef kFor = {
-    .name = "for",
-    .source = "-",
-    .signature = "for(lo: scalar, hi: scalar, step: scalar, inits: tile...)",
-    .doc = "`for i in lo : hi step s { ... }` runs its body for i = lo, lo + s, ... below hi; the step is positive. Variables "
-           "that the body assigns are carried from one iteration to the next and keep their type.",
-    .example = "var total = zeros<f32>[N];\nfor row in 0 : M {\n  total = total + load(x[row, :]);\n}\n# store(y[0, :], total);",
-    .infer = infer_for,
-    .interp = interp_for,
-    .lower = lower_For};
+constexpr OpDef kFor = {.name = "for",
+                        .source = "-",
+                        .signature = "for(lo: scalar, hi: scalar, step: scalar, inits: tile...)",
+                        .doc = "`for i in lo : hi step s { ... }` runs its body for i = lo, lo + s, ... below hi; the "
+                               "step is positive. Variables "
+                               "that the body assigns are carried from one iteration to the next and keep their type.",
+                        .example = "var total = zeros<f32>[N];\nfor row in 0 : M {\n  total = total + load(x[row, "
+                                   ":]);\n}\n# store(y[0, :], total);",
+                        .infer = infer_for,
+                        .interp = interp_for,
+                        .lower = lower_For};
 
 constexpr OpDef kWhile = {
     .name = "while",
@@ -148,8 +150,9 @@ constexpr OpDef kIf = {
     .name = "if",
     .source = "-",
     .signature = "if(cond: scalar)",
-    .doc = "`if c { ... } else { ... }` runs one of two blocks; c is one bool for the whole program. For a choice in each "
-           "element there is `where`.",
+    .doc =
+        "`if c { ... } else { ... }` runs one of two blocks; c is one bool for the whole program. For a choice in each "
+        "element there is `where`.",
     .example = "let t = load(x[:, :]);\nvar scale = 1.0;\nif max(abs(t)) > 1.0 {\n  scale = 1.0 / max(abs(t));\n}\n"
                "# store(y[:, :], t * scale);",
     .infer = infer_if,
@@ -160,7 +163,8 @@ constexpr OpDef kYield = {
     .name = "yield",
     .source = "-",
     .signature = "yield(values: tile...)",
-    .doc = "Ends a block of a loop or branch and hands its values over: the carried variables of the next iteration, or the "
+    .doc = "Ends a block of a loop or branch and hands its values over: the carried variables of the next iteration, "
+           "or the "
            "results of the branch. Written by the compiler.",
     .example = "var t = load(x[:, :]);\nfor i in 0 : 3 {\n  t = t * 0.5;      // t is carried\n}\n# store(y[:, :], t);",
     .effects = kControl,
@@ -168,15 +172,14 @@ constexpr OpDef kYield = {
     .interp = interp_end,
     .lower = lower_Yield};
 
-constexpr OpDef kReturn = {
-    .name = "return",
-    .source = "-",
-    .signature = "return(values: tile...)",
-    .doc = "Ends a kernel, or a reference with its results.",
-    .example = "let t = load(x[:, :]);\nstore(y[:, :], t);   // a kernel returns at its end",
-    .effects = kControl,
-    .infer = infer_end,
-    .interp = interp_end,
-    .lower = lower_Return};
+constexpr OpDef kReturn = {.name = "return",
+                           .source = "-",
+                           .signature = "return(values: tile...)",
+                           .doc = "Ends a kernel, or a reference with its results.",
+                           .example = "let t = load(x[:, :]);\nstore(y[:, :], t);   // a kernel returns at its end",
+                           .effects = kControl,
+                           .infer = infer_end,
+                           .interp = interp_end,
+                           .lower = lower_Return};
 
 } // namespace tkc::ir

@@ -17,7 +17,8 @@ void infer_scratch_store(InferCtx &ctx, Op &op) {
 void infer_scratch_load(InferCtx &ctx, Op &op) {
   if (!has_operands(ctx, op, 1, 1)) return;
   const ir::Value *token = op.operand(0);
-  TKC_CHECK(token->op && token->op->kind == OpKind::ScratchStore, "scratch_load of something else than a scratch_store");
+  TKC_CHECK(token->op && token->op->kind == OpKind::ScratchStore,
+            "scratch_load of something else than a scratch_store");
   ctx.result(token->op->operand(0)->type);
 }
 
@@ -40,7 +41,8 @@ constexpr OpDef kConvertLayout = {
     .source = "-",
     .signature = "convert_layout(x: tile)",
     .doc = "x in another register layout. Without shared memory it is a renaming of registers, shuffles or movmatrix.",
-    .example = "let t = load(x[:, :]);\nlet a = sum(t, axis = 1)[:, None] * t;   // where layouts differ, a conversion is inserted\n"
+    .example = "let t = load(x[:, :]);\nlet a = sum(t, axis = 1)[:, None] * t;   // where layouts differ, a conversion "
+               "is inserted\n"
                "# store(y[:, :], a);",
     .layout = {LayoutKind::Anchor},
     .infer = infer_same,
@@ -52,7 +54,8 @@ constexpr OpDef kScratchStore = {
     .source = "-",
     .signature = "scratch_store(x: tile)",
     .doc = "Writes a tile to a scratch buffer in shared memory; the token stands for the buffer.",
-    .example = "let t = load(x[:, :]);\nlet a = mma(bf16(t), bf16(t.T));   // operands go through shared memory to their fragments\n"
+    .example = "let t = load(x[:, :]);\nlet a = mma(bf16(t), bf16(t.T));   // operands go through shared memory to "
+               "their fragments\n"
                "# store(y[:, 0 : 16], a);",
     .effects = Effect{-1, Space::Shared, Access::Write},
     .layout = {LayoutKind::Anchor},
@@ -60,24 +63,25 @@ constexpr OpDef kScratchStore = {
     .interp = interp_hand_on,
     .lower = lower_ScratchStore};
 
-constexpr OpDef kScratchLoad = {
-    .name = "scratch_load",
-    .source = "-",
-    .signature = "scratch_load(buffer: tile)",
-    .doc = "Reads the tile of a scratch buffer in the layout of the result.",
-    .example = "let t = load(x[:, :]);\nlet a = mma(bf16(t), bf16(t.T));   // operands go through shared memory to their fragments\n"
-               "# store(y[:, 0 : 16], a);",
-    .effects = Effect{0, Space::Shared, Access::Read},
-    .layout = {LayoutKind::Anchor},
-    .infer = infer_scratch_load,
-    .interp = interp_hand_on,
-    .lower = lower_ScratchLoad};
+constexpr OpDef kScratchLoad = {.name = "scratch_load",
+                                .source = "-",
+                                .signature = "scratch_load(buffer: tile)",
+                                .doc = "Reads the tile of a scratch buffer in the layout of the result.",
+                                .example = "let t = load(x[:, :]);\nlet a = mma(bf16(t), bf16(t.T));   // operands go "
+                                           "through shared memory to their fragments\n"
+                                           "# store(y[:, 0 : 16], a);",
+                                .effects = Effect{0, Space::Shared, Access::Read},
+                                .layout = {LayoutKind::Anchor},
+                                .infer = infer_scratch_load,
+                                .interp = interp_hand_on,
+                                .lower = lower_ScratchLoad};
 
 constexpr OpDef kBlockBarrier = {
     .name = "block_barrier",
     .source = "-",
     .signature = "block_barrier(scope: block|warp = block)",
-    .doc = "Waits until every thread of the block (or of the warp) is here; what each wrote to shared memory is then visible "
+    .doc = "Waits until every thread of the block (or of the warp) is here; what each wrote to shared memory is then "
+           "visible "
            "to all.",
     .example = "let t = load(x[:, :]);\nlet a = mma(bf16(t), bf16(t.T));   // a barrier stands between store and load\n"
                "# store(y[:, 0 : 16], a);",

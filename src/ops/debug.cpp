@@ -21,7 +21,8 @@ void interp_assert(interp::Ctx &ctx, const Op &op) {
   const interp::Tile &t = ctx.tile(op.operand(0));
   for (size_t k = 0; k < t.i.size(); k++) {
     if (t.i[k]) continue;
-    std::string where = t.shape.empty() ? "" : fmt::format(" at {} of shape {}", position(int64_t(k), t.shape), ir::shape_str(t.shape));
+    std::string where =
+        t.shape.empty() ? "" : fmt::format(" at {} of shape {}", position(int64_t(k), t.shape), ir::shape_str(t.shape));
     const std::string &message = op.attrs.s("message");
     return ctx.trap(op, fmt::format("assertion failed{}{}{}", where, message.empty() ? "" : ": ", message));
   }
@@ -87,7 +88,8 @@ constexpr OpDef kAssert = {
     .name = "assert",
     .source = "assert",
     .signature = "assert(cond: tile, message: string = \"\")",
-    .doc = "Stops the program with the message if the condition is false anywhere: the interpreter names the element, a GPU "
+    .doc = "Stops the program with the message if the condition is false anywhere: the interpreter names the element, "
+           "a GPU "
            "traps.",
     .example = "let t = load(x[:, :]);\nassert(isfinite(t), \"x must be finite\");\n# store(y[:, :], t);",
     .effects = kControl,
@@ -99,8 +101,9 @@ constexpr OpDef kPrint = {
     .name = "print",
     .source = "print",
     .signature = "print(format: string, values: tile...)",
-    .doc = "Prints the text with each {} replaced by a value, scalars as numbers and tiles as nested lists; {{ and }} are "
-           "braces. Lines of different programs come in any order.",
+    .doc =
+        "Prints the text with each {} replaced by a value, scalars as numbers and tiles as nested lists; {{ and }} are "
+        "braces. Lines of different programs come in any order.",
     .example = "let t = load(x[:, :]);\nprint(\"the largest is {}\", max(t));\n# store(y[:, :], t);",
     .effects = kControl,
     .infer = infer_print,

@@ -96,16 +96,15 @@ constexpr OpDef kNeg = {
     .interp = interp_neg,
     .lower = lower_Neg};
 
-constexpr OpDef kAbs = {
-    .name = "abs",
-    .source = "abs",
-    .signature = "abs(x: tile)",
-    .doc = "|x|. Of the lowest signed integer it is that integer again.",
-    .example = "let a = abs(load(x[:, :]));\n# store(y[:, :], a);",
-    .layout = kPointwise,
-    .infer = infer_unary<kNumbers>,
-    .interp = interp_abs,
-    .lower = lower_Abs};
+constexpr OpDef kAbs = {.name = "abs",
+                        .source = "abs",
+                        .signature = "abs(x: tile)",
+                        .doc = "|x|. Of the lowest signed integer it is that integer again.",
+                        .example = "let a = abs(load(x[:, :]));\n# store(y[:, :], a);",
+                        .layout = kPointwise,
+                        .infer = infer_unary<kNumbers>,
+                        .interp = interp_abs,
+                        .lower = lower_Abs};
 
 constexpr OpDef kNot = {
     .name = "not",
@@ -142,16 +141,15 @@ constexpr OpDef kExp2 = {
     .interp = interp_math<f_exp2>,
     .lower = lower_Exp2};
 
-constexpr OpDef kExpm1 = {
-    .name = "expm1",
-    .source = "expm1",
-    .signature = "expm1(x: tile, precise: bool = false)",
-    .doc = "exp(x) - 1 without the cancellation near 0.",
-    .example = "let a = expm1(load(x[:, :]));\n# store(y[:, :], a);",
-    .layout = kPointwise,
-    .infer = infer_math,
-    .interp = interp_math<f_expm1>,
-    .lower = lower_Expm1};
+constexpr OpDef kExpm1 = {.name = "expm1",
+                          .source = "expm1",
+                          .signature = "expm1(x: tile, precise: bool = false)",
+                          .doc = "exp(x) - 1 without the cancellation near 0.",
+                          .example = "let a = expm1(load(x[:, :]));\n# store(y[:, :], a);",
+                          .layout = kPointwise,
+                          .infer = infer_math,
+                          .interp = interp_math<f_expm1>,
+                          .lower = lower_Expm1};
 
 constexpr OpDef kLog = {
     .name = "log",
@@ -165,27 +163,25 @@ constexpr OpDef kLog = {
     .interp = interp_math<f_log>,
     .lower = lower_Log};
 
-constexpr OpDef kLog2 = {
-    .name = "log2",
-    .source = "log2",
-    .signature = "log2(x: tile, precise: bool = false)",
-    .doc = "The logarithm to base 2; -inf at 0, NaN below. Accuracy as for `log`.",
-    .example = "let a = log2(abs(load(x[:, :])) + 1.0);\n# store(y[:, :], a);",
-    .layout = kPointwise,
-    .infer = infer_math,
-    .interp = interp_math<f_log2>,
-    .lower = lower_Log2};
+constexpr OpDef kLog2 = {.name = "log2",
+                         .source = "log2",
+                         .signature = "log2(x: tile, precise: bool = false)",
+                         .doc = "The logarithm to base 2; -inf at 0, NaN below. Accuracy as for `log`.",
+                         .example = "let a = log2(abs(load(x[:, :])) + 1.0);\n# store(y[:, :], a);",
+                         .layout = kPointwise,
+                         .infer = infer_math,
+                         .interp = interp_math<f_log2>,
+                         .lower = lower_Log2};
 
-constexpr OpDef kLog1p = {
-    .name = "log1p",
-    .source = "log1p",
-    .signature = "log1p(x: tile, precise: bool = false)",
-    .doc = "log(1 + x) without the cancellation near 0.",
-    .example = "let a = log1p(abs(load(x[:, :])));\n# store(y[:, :], a);",
-    .layout = kPointwise,
-    .infer = infer_math,
-    .interp = interp_math<f_log1p>,
-    .lower = lower_Log1p};
+constexpr OpDef kLog1p = {.name = "log1p",
+                          .source = "log1p",
+                          .signature = "log1p(x: tile, precise: bool = false)",
+                          .doc = "log(1 + x) without the cancellation near 0.",
+                          .example = "let a = log1p(abs(load(x[:, :])));\n# store(y[:, :], a);",
+                          .layout = kPointwise,
+                          .infer = infer_math,
+                          .interp = interp_math<f_log1p>,
+                          .lower = lower_Log1p};
 
 constexpr OpDef kSqrt = {
     .name = "sqrt",
@@ -210,16 +206,15 @@ constexpr OpDef kRsqrt = {
     .interp = interp_math<f_rsqrt>,
     .lower = lower_Rsqrt};
 
-constexpr OpDef kRcp = {
-    .name = "rcp",
-    .source = "rcp",
-    .signature = "rcp(x: tile, precise: bool = false)",
-    .doc = "1 / x. For f32 it is rcp.approx (1 ulp), with `precise` correctly rounded.",
-    .example = "let a = rcp(abs(load(x[:, :])) + 1.0);\n# store(y[:, :], a);",
-    .layout = kPointwise,
-    .infer = infer_math,
-    .interp = interp_math<f_rcp>,
-    .lower = lower_Rcp};
+constexpr OpDef kRcp = {.name = "rcp",
+                        .source = "rcp",
+                        .signature = "rcp(x: tile, precise: bool = false)",
+                        .doc = "1 / x. For f32 it is rcp.approx (1 ulp), with `precise` correctly rounded.",
+                        .example = "let a = rcp(abs(load(x[:, :])) + 1.0);\n# store(y[:, :], a);",
+                        .layout = kPointwise,
+                        .infer = infer_math,
+                        .interp = interp_math<f_rcp>,
+                        .lower = lower_Rcp};
 
 constexpr OpDef kSin = {
     .name = "sin",
@@ -233,16 +228,15 @@ constexpr OpDef kSin = {
     .interp = interp_math<f_sin>,
     .lower = lower_Sin};
 
-constexpr OpDef kCos = {
-    .name = "cos",
-    .source = "cos",
-    .signature = "cos(x: tile, precise: bool = false)",
-    .doc = "The cosine of x in radians. Accuracy as for `sin`.",
-    .example = "let a = cos(load(x[:, :]));\n# store(y[:, :], a);",
-    .layout = kPointwise,
-    .infer = infer_math,
-    .interp = interp_math<f_cos>,
-    .lower = lower_Cos};
+constexpr OpDef kCos = {.name = "cos",
+                        .source = "cos",
+                        .signature = "cos(x: tile, precise: bool = false)",
+                        .doc = "The cosine of x in radians. Accuracy as for `sin`.",
+                        .example = "let a = cos(load(x[:, :]));\n# store(y[:, :], a);",
+                        .layout = kPointwise,
+                        .infer = infer_math,
+                        .interp = interp_math<f_cos>,
+                        .lower = lower_Cos};
 
 constexpr OpDef kTanh = {
     .name = "tanh",
@@ -256,82 +250,79 @@ constexpr OpDef kTanh = {
     .interp = interp_math<f_tanh>,
     .lower = lower_Tanh};
 
-constexpr OpDef kSigmoid = {
-    .name = "sigmoid",
-    .source = "sigmoid",
-    .signature = "sigmoid(x: tile, precise: bool = false)",
-    .doc = "1 / (1 + exp(-x)), without overflow at either end.",
-    .example = "let t = load(x[:, :]);\nlet silu = t * sigmoid(t);\n# store(y[:, :], silu);",
-    .layout = kPointwise,
-    .infer = infer_math,
-    .interp = interp_math<f_sigmoid>,
-    .lower = lower_Sigmoid};
+constexpr OpDef kSigmoid = {.name = "sigmoid",
+                            .source = "sigmoid",
+                            .signature = "sigmoid(x: tile, precise: bool = false)",
+                            .doc = "1 / (1 + exp(-x)), without overflow at either end.",
+                            .example = "let t = load(x[:, :]);\nlet silu = t * sigmoid(t);\n# store(y[:, :], silu);",
+                            .layout = kPointwise,
+                            .infer = infer_math,
+                            .interp = interp_math<f_sigmoid>,
+                            .lower = lower_Sigmoid};
 
 constexpr OpDef kErf = {
     .name = "erf",
     .source = "erf",
     .signature = "erf(x: tile, precise: bool = false)",
-    .doc = "The error function 2/sqrt(pi) times the integral of exp(-t^2) from 0 to x; gelu is x/2 * (1 + erf(x / sqrt 2)).",
+    .doc = "The error function 2/sqrt(pi) times the integral of exp(-t^2) from 0 to x; gelu is x/2 * (1 + erf(x / sqrt "
+           "2)).",
     .example = "let t = load(x[:, :]);\nlet gelu = 0.5 * t * (1.0 + erf(t * 0.70710678));\n# store(y[:, :], gelu);",
     .layout = kPointwise,
     .infer = infer_math,
     .interp = interp_math<f_erf>,
     .lower = lower_Erf};
 
-constexpr OpDef kFloor = {
-    .name = "floor",
-    .source = "floor",
-    .signature = "floor(x: tile)",
-    .doc = "The largest integer not above x, as a float.",
-    .example = "let t = load(x[:, :]);\nlet fraction = t - floor(t);\n# store(y[:, :], fraction);",
-    .layout = kPointwise,
-    .infer = infer_unary<kFloats>,
-    .interp = interp_math<f_floor>,
-    .lower = lower_Floor};
+constexpr OpDef kFloor = {.name = "floor",
+                          .source = "floor",
+                          .signature = "floor(x: tile)",
+                          .doc = "The largest integer not above x, as a float.",
+                          .example =
+                              "let t = load(x[:, :]);\nlet fraction = t - floor(t);\n# store(y[:, :], fraction);",
+                          .layout = kPointwise,
+                          .infer = infer_unary<kFloats>,
+                          .interp = interp_math<f_floor>,
+                          .lower = lower_Floor};
 
-constexpr OpDef kCeil = {
-    .name = "ceil",
-    .source = "ceil",
-    .signature = "ceil(x: tile)",
-    .doc = "The smallest integer not below x, as a float.",
-    .example = "let a = ceil(load(x[:, :]));\n# store(y[:, :], a);",
-    .layout = kPointwise,
-    .infer = infer_unary<kFloats>,
-    .interp = interp_math<f_ceil>,
-    .lower = lower_Ceil};
+constexpr OpDef kCeil = {.name = "ceil",
+                         .source = "ceil",
+                         .signature = "ceil(x: tile)",
+                         .doc = "The smallest integer not below x, as a float.",
+                         .example = "let a = ceil(load(x[:, :]));\n# store(y[:, :], a);",
+                         .layout = kPointwise,
+                         .infer = infer_unary<kFloats>,
+                         .interp = interp_math<f_ceil>,
+                         .lower = lower_Ceil};
 
-constexpr OpDef kRound = {
-    .name = "round",
-    .source = "round",
-    .signature = "round(x: tile)",
-    .doc = "The nearest integer as a float, ties to the even one: round(2.5) is 2.",
-    .example = "let a = round(load(x[:, :]));\n# store(y[:, :], a);",
-    .layout = kPointwise,
-    .infer = infer_unary<kFloats>,
-    .interp = interp_math<f_round>,
-    .lower = lower_Round};
+constexpr OpDef kRound = {.name = "round",
+                          .source = "round",
+                          .signature = "round(x: tile)",
+                          .doc = "The nearest integer as a float, ties to the even one: round(2.5) is 2.",
+                          .example = "let a = round(load(x[:, :]));\n# store(y[:, :], a);",
+                          .layout = kPointwise,
+                          .infer = infer_unary<kFloats>,
+                          .interp = interp_math<f_round>,
+                          .lower = lower_Round};
 
-constexpr OpDef kTrunc = {
-    .name = "trunc",
-    .source = "trunc",
-    .signature = "trunc(x: tile)",
-    .doc = "The integer part of x, as a float.",
-    .example = "let a = trunc(load(x[:, :]));\n# store(y[:, :], a);",
-    .layout = kPointwise,
-    .infer = infer_unary<kFloats>,
-    .interp = interp_math<f_trunc>,
-    .lower = lower_Trunc};
+constexpr OpDef kTrunc = {.name = "trunc",
+                          .source = "trunc",
+                          .signature = "trunc(x: tile)",
+                          .doc = "The integer part of x, as a float.",
+                          .example = "let a = trunc(load(x[:, :]));\n# store(y[:, :], a);",
+                          .layout = kPointwise,
+                          .infer = infer_unary<kFloats>,
+                          .interp = interp_math<f_trunc>,
+                          .lower = lower_Trunc};
 
-constexpr OpDef kIsNan = {
-    .name = "isnan",
-    .source = "isnan",
-    .signature = "isnan(x: tile)",
-    .doc = "True where x is not a number; a bool tile.",
-    .example = "let t = load(x[:, :]);\nlet clean = where(isnan(t), 0.0, t);\n# store(y[:, :], clean);",
-    .layout = kPointwise,
-    .infer = infer_test,
-    .interp = interp_test<f_isnan>,
-    .lower = lower_IsNan};
+constexpr OpDef kIsNan = {.name = "isnan",
+                          .source = "isnan",
+                          .signature = "isnan(x: tile)",
+                          .doc = "True where x is not a number; a bool tile.",
+                          .example =
+                              "let t = load(x[:, :]);\nlet clean = where(isnan(t), 0.0, t);\n# store(y[:, :], clean);",
+                          .layout = kPointwise,
+                          .infer = infer_test,
+                          .interp = interp_test<f_isnan>,
+                          .lower = lower_IsNan};
 
 constexpr OpDef kIsFinite = {
     .name = "isfinite",

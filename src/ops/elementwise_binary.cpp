@@ -142,27 +142,26 @@ constexpr ir::LayoutRule kPointwise = {ir::LayoutKind::Pointwise};
 namespace tkc::ir {
 using namespace ops;
 
-constexpr OpDef kAdd = {
-    .name = "add",
-    .source = "-",
-    .signature = "add(a: tile, b: tile)",
-    .doc = "a + b, rounded once; integers wrap.",
-    .example = "let a = load(x[:, :]) + 1.0;\n# store(y[:, :], a);",
-    .layout = kPointwise,
-    .infer = infer_binary<kNumbers>,
-    .interp = interp_binary<AddF>,
-    .lower = lower_Add};
+constexpr OpDef kAdd = {.name = "add",
+                        .source = "-",
+                        .signature = "add(a: tile, b: tile)",
+                        .doc = "a + b, rounded once; integers wrap.",
+                        .example = "let a = load(x[:, :]) + 1.0;\n# store(y[:, :], a);",
+                        .layout = kPointwise,
+                        .infer = infer_binary<kNumbers>,
+                        .interp = interp_binary<AddF>,
+                        .lower = lower_Add};
 
-constexpr OpDef kSub = {
-    .name = "sub",
-    .source = "-",
-    .signature = "sub(a: tile, b: tile)",
-    .doc = "a - b, rounded once; integers wrap.",
-    .example = "let t = load(x[:, :]);\nlet a = t - max(t, axis = 1)[:, None];\n# store(y[:, :], a);",
-    .layout = kPointwise,
-    .infer = infer_binary<kNumbers>,
-    .interp = interp_binary<SubF>,
-    .lower = lower_Sub};
+constexpr OpDef kSub = {.name = "sub",
+                        .source = "-",
+                        .signature = "sub(a: tile, b: tile)",
+                        .doc = "a - b, rounded once; integers wrap.",
+                        .example =
+                            "let t = load(x[:, :]);\nlet a = t - max(t, axis = 1)[:, None];\n# store(y[:, :], a);",
+                        .layout = kPointwise,
+                        .infer = infer_binary<kNumbers>,
+                        .interp = interp_binary<SubF>,
+                        .lower = lower_Sub};
 
 constexpr OpDef kMul = {
     .name = "mul",
@@ -179,9 +178,10 @@ constexpr OpDef kDiv = {
     .name = "div",
     .source = "div",
     .signature = "div(a: tile, b: tile, precise: bool = false)",
-    .doc = "a / b. Floats: a times the reciprocal for f32 and narrower (2 ulp), correctly rounded with `precise`, which "
-           "the call div(a, b, precise = true) asks for. Integers: the quotient truncates towards zero; a zero divisor "
-           "is an error of the program (the interpreter stops, the compiled code gives any value).",
+    .doc =
+        "a / b. Floats: a times the reciprocal for f32 and narrower (2 ulp), correctly rounded with `precise`, which "
+        "the call div(a, b, precise = true) asks for. Integers: the quotient truncates towards zero; a zero divisor "
+        "is an error of the program (the interpreter stops, the compiled code gives any value).",
     .example = "let t = load(x[:, :]);\nlet a = t / (abs(t) + 1.0);\nlet b = div(t, abs(t) + 1.0, precise = true);\n"
                "# store(y[:, :], a - b);",
     .layout = kPointwise,
@@ -193,8 +193,10 @@ constexpr OpDef kRem = {
     .name = "rem",
     .source = "-",
     .signature = "rem(a: tile, b: tile)",
-    .doc = "a % b of integers: a - b * trunc(a / b), so its sign is that of a. A zero divisor is an error of the program.",
-    .example = "let columns = iota(N) % 4;\nlet a = where(columns[None, :] == 0, load(x[:, :]), 0.0);\n# store(y[:, :], a);",
+    .doc =
+        "a % b of integers: a - b * trunc(a / b), so its sign is that of a. A zero divisor is an error of the program.",
+    .example =
+        "let columns = iota(N) % 4;\nlet a = where(columns[None, :] == 0, load(x[:, :]), 0.0);\n# store(y[:, :], a);",
     .layout = kPointwise,
     .infer = infer_binary<kInts>,
     .interp = interp_div<true>,
@@ -211,27 +213,25 @@ constexpr OpDef kPow = {
     .interp = interp_binary<PowF>,
     .lower = lower_Pow};
 
-constexpr OpDef kMin = {
-    .name = "min",
-    .source = "min",
-    .signature = "min(a: tile, b: tile)",
-    .doc = "The smaller of a and b in each element. A NaN loses against a number; -0 is below +0.",
-    .example = "let a = min(load(x[:, :]), 1.0);\n# store(y[:, :], a);",
-    .layout = kPointwise,
-    .infer = infer_binary<kNumbers>,
-    .interp = interp_binary<MinF>,
-    .lower = lower_Min};
+constexpr OpDef kMin = {.name = "min",
+                        .source = "min",
+                        .signature = "min(a: tile, b: tile)",
+                        .doc = "The smaller of a and b in each element. A NaN loses against a number; -0 is below +0.",
+                        .example = "let a = min(load(x[:, :]), 1.0);\n# store(y[:, :], a);",
+                        .layout = kPointwise,
+                        .infer = infer_binary<kNumbers>,
+                        .interp = interp_binary<MinF>,
+                        .lower = lower_Min};
 
-constexpr OpDef kMax = {
-    .name = "max",
-    .source = "max",
-    .signature = "max(a: tile, b: tile)",
-    .doc = "The larger of a and b in each element. A NaN loses against a number; -0 is below +0.",
-    .example = "let relu = max(load(x[:, :]), 0.0);\n# store(y[:, :], relu);",
-    .layout = kPointwise,
-    .infer = infer_binary<kNumbers>,
-    .interp = interp_binary<MaxF>,
-    .lower = lower_Max};
+constexpr OpDef kMax = {.name = "max",
+                        .source = "max",
+                        .signature = "max(a: tile, b: tile)",
+                        .doc = "The larger of a and b in each element. A NaN loses against a number; -0 is below +0.",
+                        .example = "let relu = max(load(x[:, :]), 0.0);\n# store(y[:, :], relu);",
+                        .layout = kPointwise,
+                        .infer = infer_binary<kNumbers>,
+                        .interp = interp_binary<MaxF>,
+                        .lower = lower_Max};
 
 constexpr OpDef kAnd = {
     .name = "and",
@@ -282,8 +282,9 @@ constexpr OpDef kShr = {
     .name = "shr",
     .source = "-",
     .signature = "shr(a: tile, b: tile)",
-    .doc = "a >> b of integers: floor(a / 2^b). b counts as unsigned; an amount of the width or more leaves 0, or -1 of "
-           "a negative number.",
+    .doc =
+        "a >> b of integers: floor(a / 2^b). b counts as unsigned; an amount of the width or more leaves 0, or -1 of "
+        "a negative number.",
     .example = "let group = f32(iota(N) >> 2);\nlet a = load(x[:, :]) + group[None, :];\n# store(y[:, :], a);",
     .layout = kPointwise,
     .infer = infer_binary<kInts>,
@@ -302,27 +303,25 @@ constexpr OpDef kEq = {
     .interp = interp_compare<EqF>,
     .lower = lower_Eq};
 
-constexpr OpDef kNe = {
-    .name = "ne",
-    .source = "-",
-    .signature = "ne(a: tile, b: tile)",
-    .doc = "a != b, a bool tile; true wherever an operand is NaN.",
-    .example = "let t = load(x[:, :]);\nlet a = where(t != 0.0, 1.0, 0.0);\n# store(y[:, :], a);",
-    .layout = kPointwise,
-    .infer = infer_compare<kNumbers | kBools>,
-    .interp = interp_compare<NeF>,
-    .lower = lower_Ne};
+constexpr OpDef kNe = {.name = "ne",
+                       .source = "-",
+                       .signature = "ne(a: tile, b: tile)",
+                       .doc = "a != b, a bool tile; true wherever an operand is NaN.",
+                       .example = "let t = load(x[:, :]);\nlet a = where(t != 0.0, 1.0, 0.0);\n# store(y[:, :], a);",
+                       .layout = kPointwise,
+                       .infer = infer_compare<kNumbers | kBools>,
+                       .interp = interp_compare<NeF>,
+                       .lower = lower_Ne};
 
-constexpr OpDef kLt = {
-    .name = "lt",
-    .source = "-",
-    .signature = "lt(a: tile, b: tile)",
-    .doc = "a < b, a bool tile; false wherever an operand is NaN.",
-    .example = "let t = load(x[:, :]);\nlet a = where(t < 0.0, -t, t);\n# store(y[:, :], a);",
-    .layout = kPointwise,
-    .infer = infer_compare<kNumbers>,
-    .interp = interp_compare<LtF>,
-    .lower = lower_Lt};
+constexpr OpDef kLt = {.name = "lt",
+                       .source = "-",
+                       .signature = "lt(a: tile, b: tile)",
+                       .doc = "a < b, a bool tile; false wherever an operand is NaN.",
+                       .example = "let t = load(x[:, :]);\nlet a = where(t < 0.0, -t, t);\n# store(y[:, :], a);",
+                       .layout = kPointwise,
+                       .infer = infer_compare<kNumbers>,
+                       .interp = interp_compare<LtF>,
+                       .lower = lower_Lt};
 
 constexpr OpDef kLe = {
     .name = "le",
@@ -336,16 +335,15 @@ constexpr OpDef kLe = {
     .interp = interp_compare<LeF>,
     .lower = lower_Le};
 
-constexpr OpDef kGt = {
-    .name = "gt",
-    .source = "-",
-    .signature = "gt(a: tile, b: tile)",
-    .doc = "a > b, a bool tile; false wherever an operand is NaN.",
-    .example = "let t = load(x[:, :]);\nlet a = where(t > 1.0, 1.0, t);\n# store(y[:, :], a);",
-    .layout = kPointwise,
-    .infer = infer_compare<kNumbers>,
-    .interp = interp_compare<GtF>,
-    .lower = lower_Gt};
+constexpr OpDef kGt = {.name = "gt",
+                       .source = "-",
+                       .signature = "gt(a: tile, b: tile)",
+                       .doc = "a > b, a bool tile; false wherever an operand is NaN.",
+                       .example = "let t = load(x[:, :]);\nlet a = where(t > 1.0, 1.0, t);\n# store(y[:, :], a);",
+                       .layout = kPointwise,
+                       .infer = infer_compare<kNumbers>,
+                       .interp = interp_compare<GtF>,
+                       .lower = lower_Gt};
 
 constexpr OpDef kGe = {
     .name = "ge",

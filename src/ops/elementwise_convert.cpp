@@ -7,7 +7,8 @@ namespace {
 
 void infer_where(InferCtx &ctx, Op &op) {
   if (!has_operands(ctx, op, 3, 3) || !is_tile(ctx, op, 0, kBools) || !is_tile(ctx, op, 1, kAny) ||
-      !is_tile(ctx, op, 2, kAny) || !same_dtype(ctx, op, 1, 2) || !same_shape(ctx, op, 0, 1) || !same_shape(ctx, op, 1, 2))
+      !is_tile(ctx, op, 2, kAny) || !same_dtype(ctx, op, 1, 2) || !same_shape(ctx, op, 0, 1) ||
+      !same_shape(ctx, op, 1, 2))
     return;
   tile_result(ctx, op, op.operand(1)->type);
 }
@@ -34,8 +35,7 @@ void interp_fma(interp::Ctx &ctx, const Op &op) {
   interp::Tile a = ctx.take_tile(op, 0);
   const interp::Tile &b = ctx.tile(op.operand(1)), &c = ctx.tile(op.operand(2));
   for (size_t k = 0; k < a.f.size(); k++) a.f[k] = fma_rounded(a.dtype, a.f[k], b.f[k], c.f[k]);
-  for (size_t k = 0; k < a.i.size(); k++)
-    a.i[k] = wrap_to(a.dtype, wrapping_add(wrapping_mul(a.i[k], b.i[k]), c.i[k]));
+  for (size_t k = 0; k < a.i.size(); k++) a.i[k] = wrap_to(a.dtype, wrapping_add(wrapping_mul(a.i[k], b.i[k]), c.i[k]));
   ctx.set(op.result(), std::move(a));
 }
 
@@ -108,40 +108,39 @@ constexpr OpDef kWhere = {
     .interp = interp_where,
     .lower = lower_Where};
 
-constexpr OpDef kFma = {
-    .name = "fma",
-    .source = "fma",
-    .signature = "fma(a: tile, b: tile, c: tile)",
-    .doc = "a * b + c with one rounding; integers wrap.",
-    .example = "let t = load(x[:, :]);\nlet a = fma(t, t, t);\n# store(y[:, :], a);",
-    .layout = kPointwise,
-    .infer = infer_fma,
-    .interp = interp_fma,
-    .lower = lower_Fma};
+constexpr OpDef kFma = {.name = "fma",
+                        .source = "fma",
+                        .signature = "fma(a: tile, b: tile, c: tile)",
+                        .doc = "a * b + c with one rounding; integers wrap.",
+                        .example = "let t = load(x[:, :]);\nlet a = fma(t, t, t);\n# store(y[:, :], a);",
+                        .layout = kPointwise,
+                        .infer = infer_fma,
+                        .interp = interp_fma,
+                        .lower = lower_Fma};
 
 constexpr OpDef kCast = {
     .name = "cast",
     .source = "cast",
     .signature = "cast(x: tile, dtype: type)",
-    .doc = "x in another dtype, also written as a call of the dtype: bf16(x). To a float: nearest, ties to even; f16 and "
-           "wider overflow to infinity, the 8-bit and 4-bit types to their largest value, ue8m0 rounds up to a power of "
-           "two. Float to integer: truncates, saturates, NaN gives 0. Integer to integer: wraps. To bool: x != 0.",
+    .doc =
+        "x in another dtype, also written as a call of the dtype: bf16(x). To a float: nearest, ties to even; f16 and "
+        "wider overflow to infinity, the 8-bit and 4-bit types to their largest value, ue8m0 rounds up to a power of "
+        "two. Float to integer: truncates, saturates, NaN gives 0. Integer to integer: wraps. To bool: x != 0.",
     .example = "let t = bf16(load(x[:, :]));\n# store(y[:, :], f32(t));",
     .layout = kPointwise,
     .infer = infer_cast,
     .interp = interp_cast,
     .lower = lower_Cast};
 
-constexpr OpDef kBitcast = {
-    .name = "bitcast",
-    .source = "bitcast",
-    .signature = "bitcast(x: tile, dtype: type)",
-    .doc = "The bits of x read as another dtype of the same size.",
-    .example = "let bits = bitcast(load(x[:, :]), u32);\nlet negative = (bits >> 31) == 1;\n"
-               "# store(y[:, :], where(negative, 1.0, 0.0));",
-    .layout = kPointwise,
-    .infer = infer_bitcast,
-    .interp = interp_bitcast,
-    .lower = lower_Bitcast};
+constexpr OpDef kBitcast = {.name = "bitcast",
+                            .source = "bitcast",
+                            .signature = "bitcast(x: tile, dtype: type)",
+                            .doc = "The bits of x read as another dtype of the same size.",
+                            .example = "let bits = bitcast(load(x[:, :]), u32);\nlet negative = (bits >> 31) == 1;\n"
+                                       "# store(y[:, :], where(negative, 1.0, 0.0));",
+                            .layout = kPointwise,
+                            .infer = infer_bitcast,
+                            .interp = interp_bitcast,
+                            .lower = lower_Bitcast};
 
 } // namespace tkc::ir

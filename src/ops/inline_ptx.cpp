@@ -55,12 +55,16 @@ using namespace ops;
 constexpr OpDef kInlinePtx = {
     .name = "inline_ptx",
     .source = "inline_ptx",
-    .signature = "inline_ptx(text: string, args: tile..., result: type, means: tile?, min_sm: int = 80, effects: string = \"pure\")",
-    .doc = "PTX for each element: $0 is the result, $1, $2, ... are the arguments, which have one shape. `means` says the same "
-           "in this language, with a0, a1, ... for the arguments; the interpreter runs it, so that the kernel can be verified. "
+    .signature = "inline_ptx(text: string, args: tile..., result: type, means: tile?, min_sm: int = 80, effects: "
+                 "string = \"pure\")",
+    .doc = "PTX for each element: $0 is the result, $1, $2, ... are the arguments, which have one shape. `means` says "
+           "the same "
+           "in this language, with a0, a1, ... for the arguments; the interpreter runs it, so that the kernel can be "
+           "verified. "
            "`effects` is \"pure\" or \"memory\"; `min_sm` is the first target that has the instruction.",
-    .example = "let t = load(x[:, :]);\nlet a = inline_ptx(\"ex2.approx.f32 $0, $1;\", t, result = f32, means = exp2(a0));\n"
-               "# store(y[:, :], a);",
+    .example =
+        "let t = load(x[:, :]);\nlet a = inline_ptx(\"ex2.approx.f32 $0, $1;\", t, result = f32, means = exp2(a0));\n"
+        "# store(y[:, :], a);",
     .effects = {Effect{-1, Space::Global, Access::ReadWrite}, Effect{-1, Space::Control, Access::ReadWrite}},
     .layout = {LayoutKind::Pointwise},
     .infer = infer_inline_ptx,

@@ -11,7 +11,8 @@ std::optional<std::vector<int64_t>> infer_access(InferCtx &ctx, Op &op) {
   if (!has_operands(ctx, op, rank + 1, SIZE_MAX)) return std::nullopt;
   default_attr(op, "drop", std::vector<int64_t>(rank, 0));
   default_attr(op, "gather", std::vector<int64_t>(rank, 0));
-  const std::vector<int64_t> &sizes = op.attrs.ints("sizes"), &drop = op.attrs.ints("drop"), &gather = op.attrs.ints("gather");
+  const std::vector<int64_t> &sizes = op.attrs.ints("sizes"), &drop = op.attrs.ints("drop"),
+                             &gather = op.attrs.ints("gather");
   if (sizes.size() != rank || drop.size() != rank || gather.size() != rank) {
     ctx.error(DiagKind::slice_rank, shown(op), t.str(), sizes.size());
     return std::nullopt;
@@ -20,7 +21,8 @@ std::optional<std::vector<int64_t>> infer_access(InferCtx &ctx, Op &op) {
   for (size_t d = 0; d < rank; d++) {
     const Type &index = op.operand(d + 1)->type;
     if (gather[d]) {
-      bool fits = index.is_tile() && index.rank() == 1 && is_integer(index.dtype) && index.shape[0] == sizes[d] && !drop[d];
+      bool fits =
+          index.is_tile() && index.rank() == 1 && is_integer(index.dtype) && index.shape[0] == sizes[d] && !drop[d];
       if (!fits) {
         ctx.error_at(d + 1, DiagKind::gather_rank, d, shown(op), index.str());
         return std::nullopt;
@@ -41,20 +43,21 @@ bool is_access_tile(InferCtx &ctx, Op &op, size_t i, const std::vector<int64_t> 
   if (!is_tile(ctx, op, i, kAny)) return false;
   const Type &t = op.operand(i)->type;
   if (dtype && t.dtype != *dtype) {
-    ctx.error_at(i, DiagKind::operand_dtypes_differ, shown(op), operand_name(op, 0), dtype_name(*dtype), operand_name(op, i),
-                 dtype_name(t.dtype));
+    ctx.error_at(i, DiagKind::operand_dtypes_differ, shown(op), operand_name(op, 0), dtype_name(*dtype),
+                 operand_name(op, i), dtype_name(t.dtype));
     return false;
   }
   if (t.shape == shape) return true;
   Type want = Type::tile(t.dtype, shape);
   if (t.rank() != want.rank()) {
-    ctx.error_at(i, DiagKind::operand_ranks_differ, shown(op), operand_name(op, 0), shape_text(want), operand_name(op, i), shape_text(t));
+    ctx.error_at(i, DiagKind::operand_ranks_differ, shown(op), operand_name(op, 0), shape_text(want),
+                 operand_name(op, i), shape_text(t));
     return false;
   }
   size_t d = 0;
   while (t.shape[d] == shape[d]) d++;
-  ctx.error_at(i, DiagKind::operand_shapes_differ, shown(op), operand_name(op, 0), shape_text(want), operand_name(op, i),
-               shape_text(t), d, shape[d], t.shape[d]);
+  ctx.error_at(i, DiagKind::operand_shapes_differ, shown(op), operand_name(op, 0), shape_text(want),
+               operand_name(op, i), shape_text(t), d, shape[d], t.shape[d]);
   return false;
 }
 
@@ -142,7 +145,8 @@ void interp_load(interp::Ctx &ctx, const Op &op) {
   const interp::Storage &s = *ctx.tensor(op.operand(0)).storage;
   size_t next = op.operand(0)->type.shape.size() + 1;
   const interp::Tile *mask = op.attrs.i("has_mask") ? &ctx.tile(op.operand(next++)) : nullptr;
-  interp::Tile t = op.attrs.i("has_other") ? ctx.tile(op.operand(next)) : interp::Tile(op.result()->type.dtype, op.result()->type.shape);
+  interp::Tile t = op.attrs.i("has_other") ? ctx.tile(op.operand(next))
+                                           : interp::Tile(op.result()->type.dtype, op.result()->type.shape);
   for_elements(ctx, op, [&](int64_t k, int64_t position) {
     if (position < 0 || (mask && !mask->i[size_t(k)])) return;
     if (t.is_float())
@@ -196,7 +200,8 @@ constexpr OpDef kSubview = {
     .name = "subview",
     .source = "-",
     .signature = "subview(t: tensor, bounds: scalar...)",
-    .doc = "A part of a tensor as a tensor, written as an index: let q = x[bos : eos, :]. Bounds are clamped to the tensor; "
+    .doc = "A part of a tensor as a tensor, written as an index: let q = x[bos : eos, :]. Bounds are clamped to the "
+           "tensor; "
            "loads from the part read 0 outside it and stores skip, so packed sequences do not see each other. An index "
            "drops its dim and must lie inside the tensor.",
     .example = "let part = x[2 : 10, :];\nlet a = load(part[0 :+ 16, :]);  // rows 8.. are outside the part: 0\n"
@@ -209,9 +214,11 @@ constexpr OpDef kLoad = {
     .name = "load",
     .source = "load",
     .signature = "load(x: view, mask: tile?, other: tile?)",
-    .doc = "A tile from memory. Each dim of the tensor is whole, a range start :+ length, one position (the dim is dropped), "
-           "or a tile of positions (a gather). Elements outside the tensor, and those where `mask` is false, are `other`, "
-           "0 if not given.",
+    .doc =
+        "A tile from memory. Each dim of the tensor is whole, a range start :+ length, one position (the dim is "
+        "dropped), "
+        "or a tile of positions (a gather). Elements outside the tensor, and those where `mask` is false, are `other`, "
+        "0 if not given.",
     .example = "let t = load(x[4 :+ 16, :]);                          // rows 16..19 do not exist: 0\n"
                "let even = load(x[:, iota(16) * 2]);                  // a gather of columns\n"
                "let few = load(x[:, :], mask = iota(N)[None, :] < 5, other = -1.0);\n"
@@ -226,8 +233,9 @@ constexpr OpDef kStore = {
     .name = "store",
     .source = "store",
     .signature = "store(x: view, value: tile, mask: tile?)",
-    .doc = "Writes a tile to memory; indices as for `load`. Elements outside the tensor, and those where `mask` is false, "
-           "are not written. Programs that store to the same element leave the value of one of them.",
+    .doc =
+        "Writes a tile to memory; indices as for `load`. Elements outside the tensor, and those where `mask` is false, "
+        "are not written. Programs that store to the same element leave the value of one of them.",
     .example = "let t = load(x[:, :]);\nstore(y[:, :], t, mask = t > 0.0);",
     .effects = Effect{0, Space::Global, Access::Write},
     .layout = {LayoutKind::Anchor},

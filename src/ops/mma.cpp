@@ -46,7 +46,8 @@ bool check_dtypes(InferCtx &ctx, Op &op) {
   } else {
     for (size_t i = 0; i < 2; i++)
       if (accumulators(op.operand(i)->type.dtype).empty()) {
-        ctx.error_at(i, DiagKind::operand_dtype, "mma", kOperands, operand_name(op, i), dtype_name(op.operand(i)->type.dtype));
+        ctx.error_at(i, DiagKind::operand_dtype, "mma", kOperands, operand_name(op, i),
+                     dtype_name(op.operand(i)->type.dtype));
         return false;
       }
     if (a != b && !(is_fp8(a) && is_fp8(b))) {
@@ -86,17 +87,18 @@ void infer_mma(InferCtx &ctx, Op &op) {
   if (op.operands.size() == 3) {
     const Type &c = op.operand(2)->type;
     if (c.dtype != result.dtype)
-      return ctx.error_at(2, DiagKind::operand_dtypes_differ, "mma", "c", dtype_name(c.dtype), "the accumulator", dtype_name(result.dtype));
+      return ctx.error_at(2, DiagKind::operand_dtypes_differ, "mma", "c", dtype_name(c.dtype), "the accumulator",
+                          dtype_name(result.dtype));
     for (size_t d = 0; d < 2; d++)
       if (c.shape[d] != result.shape[d])
-        return ctx.error_at(2, DiagKind::operand_shapes_differ, "mma", "c", shape_text(c), "a times b", shape_text(result), d,
-                            c.shape[d], result.shape[d]);
+        return ctx.error_at(2, DiagKind::operand_shapes_differ, "mma", "c", shape_text(c), "a times b",
+                            shape_text(result), d, c.shape[d], result.shape[d]);
   }
   tile_result(ctx, op, result);
 }
 
-// c += a b for one block of rows. Four steps of k share a pass over a row of c, and a panel of b stays in the cache; the
-// order of additions is that of the plain loop.
+// c += a b for one block of rows. Four steps of k share a pass over a row of c, and a panel of b stays in the cache;
+// the order of additions is that of the plain loop.
 template <typename T> void product(const T *a, const T *b, T *c, int64_t m, int64_t n, int64_t k) {
   constexpr int64_t kPanelK = 64, kPanelN = 256;
   for (int64_t k0 = 0; k0 < k; k0 += kPanelK)
@@ -130,9 +132,11 @@ void interp_mma(interp::Ctx &ctx, const Op &op) {
   bool add = op.operands.size() == 3;
   interp::Tile c = add ? ctx.take_tile(op, 2) : interp::Tile(op.attrs.dtype("acc"), {m, n});
   if (!c.is_float()) {
-    product(a.i.data(), b.i.data(), c.i.data(), m, n, k); // bytes: no overflow of int64 at any depth that fits in memory
+    product(a.i.data(), b.i.data(), c.i.data(), m, n,
+            k); // bytes: no overflow of int64 at any depth that fits in memory
     for (int64_t &v : c.i) v = wrap_to(c.dtype, v);
-  } else if (a.dtype == DType::F32 && op.attrs.s("precision") == "tf32" && op.block->function->kind == ir::FunctionKind::Kernel) {
+  } else if (a.dtype == DType::F32 && op.attrs.s("precision") == "tf32" &&
+             op.block->function->kind == ir::FunctionKind::Kernel) {
     std::vector<double> ra = rounded_tf32(a.f), rb = rounded_tf32(b.f);
     product(ra.data(), rb.data(), c.f.data(), m, n, k);
   } else {
@@ -153,11 +157,16 @@ constexpr OpDef kMma = {
     .name = "mma",
     .source = "mma",
     .signature = "mma(a: tile, b: tile, c: tile?, acc: type = auto, precision: tf32|tf32x3|ieee = tf32)",
-    .doc = "The product a b, plus c: result[i, j] = c[i, j] + sum over k of a[i, k] b[k, j]. Operands are f16, bf16, tf32, f32, "
-           "f64, i8 or fp8 (e4m3 and e5m2 mix). Products are exact; sums are kept in the accumulator `acc`: f32 by default, "
-           "f16 if asked for (f16 and fp8 operands), f64 for f64, i32 for i8 (which wraps). f32 operands are rounded to tf32 "
-           "(ties away from zero); `precision = tf32x3` splits each into two tf32 numbers and adds three products (relative "
-           "error about 2^-21), `ieee` multiplies in f32 without tensor cores. The interpreter accumulates in f64 and rounds "
+    .doc = "The product a b, plus c: result[i, j] = c[i, j] + sum over k of a[i, k] b[k, j]. Operands are f16, bf16, "
+           "tf32, f32, "
+           "f64, i8 or fp8 (e4m3 and e5m2 mix). Products are exact; sums are kept in the accumulator `acc`: f32 by "
+           "default, "
+           "f16 if asked for (f16 and fp8 operands), f64 for f64, i32 for i8 (which wraps). f32 operands are rounded "
+           "to tf32 "
+           "(ties away from zero); `precision = tf32x3` splits each into two tf32 numbers and adds three products "
+           "(relative "
+           "error about 2^-21), `ieee` multiplies in f32 without tensor cores. The interpreter accumulates in f64 and "
+           "rounds "
            "once, and takes tf32x3 as exact. In a reference operands of any float dtype are multiplied exactly.",
     .example = "let t = load(x[:, :]);\nlet a = mma(bf16(t), bf16(t.T));\n# store(y[:, 0 : 16], a);",
     .layout = {LayoutKind::Anchor},

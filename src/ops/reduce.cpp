@@ -89,25 +89,27 @@ constexpr OpDef kReduceSum = {
     .name = "reduce_sum",
     .source = "sum",
     .signature = "sum(x: tile, axis: int = all)",
-    .doc = "The sum along an axis, which disappears; without `axis`, of everything. Floats are added in f32 at least (f64 "
-           "in f64) and rounded once to the dtype of x, in an order that is fixed for a compiled kernel but not specified; "
-           "integers wrap.",
+    .doc =
+        "The sum along an axis, which disappears; without `axis`, of everything. Floats are added in f32 at least (f64 "
+        "in f64) and rounded once to the dtype of x, in an order that is fixed for a compiled kernel but not "
+        "specified; "
+        "integers wrap.",
     .example = "let t = load(x[:, :]);\nlet a = t / sum(abs(t), axis = 1)[:, None];\n# store(y[:, :], a);",
     .layout = kReduced,
     .infer = infer_reduce<kNumbers>,
     .interp = interp_reduce<SumF>,
     .lower = lower_ReduceSum};
 
-constexpr OpDef kReduceProd = {
-    .name = "reduce_prod",
-    .source = "prod",
-    .signature = "prod(x: tile, axis: int = all)",
-    .doc = "The product along an axis; floats in f32 at least, rounded once; integers wrap.",
-    .example = "let t = load(x[:, :]);\nlet a = prod(t[:, 0 : 4], axis = 1);\n# store(y[:, 0], a);",
-    .layout = kReduced,
-    .infer = infer_reduce<kNumbers>,
-    .interp = interp_reduce<ProdF>,
-    .lower = lower_ReduceProd};
+constexpr OpDef kReduceProd = {.name = "reduce_prod",
+                               .source = "prod",
+                               .signature = "prod(x: tile, axis: int = all)",
+                               .doc = "The product along an axis; floats in f32 at least, rounded once; integers wrap.",
+                               .example =
+                                   "let t = load(x[:, :]);\nlet a = prod(t[:, 0 : 4], axis = 1);\n# store(y[:, 0], a);",
+                               .layout = kReduced,
+                               .infer = infer_reduce<kNumbers>,
+                               .interp = interp_reduce<ProdF>,
+                               .lower = lower_ReduceProd};
 
 constexpr OpDef kReduceMax = {
     .name = "reduce_max",
@@ -159,8 +161,9 @@ constexpr OpDef kArgMax = {
     .name = "argmax",
     .source = "argmax",
     .signature = "argmax(x: tile, axis: int)",
-    .doc = "The position of the largest element along an axis, the first of equals, as i32. NaNs are ignored; an axis of "
-           "NaNs alone gives 0.",
+    .doc =
+        "The position of the largest element along an axis, the first of equals, as i32. NaNs are ignored; an axis of "
+        "NaNs alone gives 0.",
     .example = "let t = load(x[:, :]);\nlet top = argmax(t, axis = 1);\n# store(y[:, 0], f32(top));",
     .layout = kReduced,
     .infer = infer_reduce<kNumbers, true>,
@@ -171,8 +174,9 @@ constexpr OpDef kArgMin = {
     .name = "argmin",
     .source = "argmin",
     .signature = "argmin(x: tile, axis: int)",
-    .doc = "The position of the smallest element along an axis, the first of equals, as i32. NaNs are ignored; an axis of "
-           "NaNs alone gives 0.",
+    .doc =
+        "The position of the smallest element along an axis, the first of equals, as i32. NaNs are ignored; an axis of "
+        "NaNs alone gives 0.",
     .example = "let t = load(x[:, :]);\nlet low = argmin(t, axis = 1);\n# store(y[:, 0], f32(low));",
     .layout = kReduced,
     .infer = infer_reduce<kNumbers, true>,

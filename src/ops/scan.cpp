@@ -38,9 +38,12 @@ template <typename F> void interp_scan(interp::Ctx &ctx, const Op &op) {
   AxisSplit s(t.shape, op.attrs.i("axis"));
   DType d = t.dtype;
   if (t.is_float())
-    scan(t.f, s, op, F::start_f, [d](double v) { return round_to(d, v); }, F::f);
+    scan(
+        t.f, s, op, F::start_f, [d](double v) { return round_to(d, v); }, F::f);
   else
-    scan(t.i, s, op, F::start_i(d), [d](int64_t v) { return wrap_to(d, v); }, [d](int64_t a, int64_t b) { return F::i(d, a, b); });
+    scan(
+        t.i, s, op, F::start_i(d), [d](int64_t v) { return wrap_to(d, v); },
+        [d](int64_t a, int64_t b) { return F::i(d, a, b); });
   ctx.set(op.result(), std::move(t));
 }
 
@@ -55,7 +58,8 @@ constexpr OpDef kCumSum = {
     .source = "cumsum",
     .signature = "cumsum(x: tile, axis: int = -1, reverse: bool = false, exclusive: bool = false)",
     .doc = "Element k along the axis is the sum of elements 0..k; with `reverse` of k..last; with `exclusive` without "
-           "element k itself (0 at the end it starts from). Floats are added in f32 at least and rounded once; integers wrap.",
+           "element k itself (0 at the end it starts from). Floats are added in f32 at least and rounded once; "
+           "integers wrap.",
     .example = "let a = cumsum(load(x[:, :]), axis = 1);\n# store(y[:, :], a);",
     .layout = {LayoutKind::Anchor},
     .infer = infer_scan,
@@ -67,7 +71,8 @@ constexpr OpDef kCumProd = {
     .source = "cumprod",
     .signature = "cumprod(x: tile, axis: int = -1, reverse: bool = false, exclusive: bool = false)",
     .doc = "Running products along the axis; `reverse` and `exclusive` as for `cumsum`, with 1 at the start.",
-    .example = "let decay = sigmoid(load(x[:, :]));\nlet a = cumprod(decay, axis = 0, exclusive = true);\n# store(y[:, :], a);",
+    .example = "let decay = sigmoid(load(x[:, :]));\nlet a = cumprod(decay, axis = 0, exclusive = true);\n# store(y[:, "
+               ":], a);",
     .layout = {LayoutKind::Anchor},
     .infer = infer_scan,
     .interp = interp_scan<ProdF>,
@@ -77,24 +82,26 @@ constexpr OpDef kCumMax = {
     .name = "cummax",
     .source = "cummax",
     .signature = "cummax(x: tile, axis: int = -1, reverse: bool = false, exclusive: bool = false)",
-    .doc = "Running maxima along the axis, NaNs ignored; `reverse` and `exclusive` as for `cumsum`, with -inf (the lowest "
-           "integer) at the start.",
+    .doc =
+        "Running maxima along the axis, NaNs ignored; `reverse` and `exclusive` as for `cumsum`, with -inf (the lowest "
+        "integer) at the start.",
     .example = "let a = cummax(load(x[:, :]), axis = 1);\n# store(y[:, :], a);",
     .layout = {LayoutKind::Anchor},
     .infer = infer_scan,
     .interp = interp_scan<MaxF>,
     .lower = lower_CumMax};
 
-constexpr OpDef kCumMin = {
-    .name = "cummin",
-    .source = "cummin",
-    .signature = "cummin(x: tile, axis: int = -1, reverse: bool = false, exclusive: bool = false)",
-    .doc = "Running minima along the axis, NaNs ignored; `reverse` and `exclusive` as for `cumsum`, with +inf (the highest "
-           "integer) at the start.",
-    .example = "let a = cummin(load(x[:, :]), axis = 1, reverse = true);\n# store(y[:, :], a);",
-    .layout = {LayoutKind::Anchor},
-    .infer = infer_scan,
-    .interp = interp_scan<MinF>,
-    .lower = lower_CumMin};
+constexpr OpDef kCumMin = {.name = "cummin",
+                           .source = "cummin",
+                           .signature =
+                               "cummin(x: tile, axis: int = -1, reverse: bool = false, exclusive: bool = false)",
+                           .doc = "Running minima along the axis, NaNs ignored; `reverse` and `exclusive` as for "
+                                  "`cumsum`, with +inf (the highest "
+                                  "integer) at the start.",
+                           .example = "let a = cummin(load(x[:, :]), axis = 1, reverse = true);\n# store(y[:, :], a);",
+                           .layout = {LayoutKind::Anchor},
+                           .infer = infer_scan,
+                           .interp = interp_scan<MinF>,
+                           .lower = lower_CumMin};
 
 } // namespace tkc::ir

@@ -145,17 +145,4 @@ int64_t atomic_scratch(const Op &op) {
   return regs * scratch_bytes(old->type.dtype) * pack_threads(*old->layout, free.lane, free.warp).count;
 }
 
-RegLayout fma_operand_layout(const RegLayout &c, bool is_b, std::vector<int64_t> shape) {
-  RegLayout out{std::move(shape), {}, {}, {}};
-  TileSpace s = out.space(), of_c = c.space();
-  int dim = is_b ? 1 : 0;
-  auto project = [&](uint32_t v) { return uint32_t(of_c.coord(v, dim)) << s.shift[size_t(dim)]; };
-  for (int b = 0; b < s.log2[size_t(1 - dim)]; b++) out.reg.push_back(1u << (s.shift[size_t(1 - dim)] + b));
-  for (uint32_t v : c.reg)
-    if (uint32_t w = project(v)) out.reg.push_back(w);
-  for (uint32_t v : c.lane) out.lane.push_back(project(v));
-  for (uint32_t v : c.warp) out.warp.push_back(project(v));
-  return out;
-}
-
 } // namespace tkc::ops

@@ -64,8 +64,4 @@ struct MmaPlan {
 // Nullopt before stage laid_out, or if no instruction has the shape named by the op.
 std::optional<MmaPlan> mma_plan(const ir::Op &op);
 
-// A product without tensor cores (`precision` "ieee", or `shape` "fma"): the thread that holds an element of C holds the
-// whole row of A and column of B. The layout of an operand for that, from C's.
-RegLayout fma_operand_layout(const RegLayout &c, bool is_b, std::vector<int64_t> shape);
-
 } // namespace tkc::ops

@@ -36,9 +36,10 @@ Ints row_major(const Ints &shape) {
   return strides;
 }
 
-// Calls f(row, a, b) for every run along the last dim of a box: `a` and `b` are the positions of its first element in two
-// arrays with the given strides, `row` its number of elements.
-template <typename F> void for_rows(const Ints &box, const Ints &strides_a, const Ints &strides_b, int64_t a, int64_t b, F &&f) {
+// Calls f(row, a, b) for every run along the last dim of a box: `a` and `b` are the positions of its first element in
+// two arrays with the given strides, `row` its number of elements.
+template <typename F>
+void for_rows(const Ints &box, const Ints &strides_a, const Ints &strides_b, int64_t a, int64_t b, F &&f) {
   if (std::find(box.begin(), box.end(), 0) != box.end()) return;
   if (box.empty()) return f(1, a, b);
   size_t outer = box.size() - 1;
@@ -95,7 +96,8 @@ void infer_iota(InferCtx &ctx, Op &op) {
   int64_t n = op.attrs.i("n");
   if (!dtype_in(t, kNumbers))
     return ctx.error(DiagKind::operand_dtype, "iota", "a float or an integer", "dtype", dtype_name(t));
-  if (is_integer(t) && int_less(t, int_highest(t), n - 1)) return ctx.error(DiagKind::iota_range, n, dtype_name(t), int_highest(t));
+  if (is_integer(t) && int_less(t, int_highest(t), n - 1))
+    return ctx.error(DiagKind::iota_range, n, dtype_name(t), int_highest(t));
   tile_result(ctx, op, Type::tile(t, {n}));
 }
 
@@ -157,10 +159,12 @@ void infer_broadcast(InferCtx &ctx, Op &op) {
   const Ints &shape = op.attrs.ints("shape");
   if (!x.is_scalar()) {
     if (x.rank() != int64_t(shape.size()))
-      return ctx.error(DiagKind::operand_ranks_differ, shown(op), "x", shape_text(x), "the result", "shape " + ir::shape_str(shape));
+      return ctx.error(DiagKind::operand_ranks_differ, shown(op), "x", shape_text(x), "the result",
+                       "shape " + ir::shape_str(shape));
     for (size_t d = 0; d < shape.size(); d++)
       if (x.shape[d] != shape[d] && x.shape[d] != 1)
-        return ctx.error(DiagKind::broadcast_dim, ir::shape_str(x.shape), ir::shape_str(shape), d, x.shape[d], shape[d]);
+        return ctx.error(DiagKind::broadcast_dim, ir::shape_str(x.shape), ir::shape_str(shape), d, x.shape[d],
+                         shape[d]);
   }
   tile_result(ctx, op, x.with_shape(shape));
 }
@@ -254,7 +258,8 @@ void infer_concat(InferCtx &ctx, Op &op) {
     if (!is_tile(ctx, op, i, kAny) || !same_dtype(ctx, op, 0, i)) return;
     const Type &t = op.operand(i)->type;
     if (t.rank() != first.rank())
-      return ctx.error_at(i, DiagKind::operand_ranks_differ, shown(op), operand_name(op, 0), shape_text(first), operand_name(op, i), shape_text(t));
+      return ctx.error_at(i, DiagKind::operand_ranks_differ, shown(op), operand_name(op, 0), shape_text(first),
+                          operand_name(op, i), shape_text(t));
     for (size_t d = 0; d < shape.size(); d++)
       if (d != axis && t.shape[d] != shape[d])
         return ctx.error_at(i, DiagKind::operand_shapes_differ, shown(op), operand_name(op, 0), shape_text(first),
@@ -308,8 +313,8 @@ Layout slice_layout(const Op &op, const RegLayout &l) {
   return part ? Layout(std::move(part->layout)) : std::nullopt;
 }
 
-// The piece's layout with a register bit on top for every coordinate bit that the piece lacks; usable if taking the piece
-// out again is free.
+// The piece's layout with a register bit on top for every coordinate bit that the piece lacks; usable if taking the
+// piece out again is free.
 Layout slice_back(const Op &op, const RegLayout &l) {
   RegLayout whole = l;
   whole.shape = op.operand(0)->type.shape;
@@ -319,7 +324,8 @@ Layout slice_back(const Op &op, const RegLayout &l) {
     for (int d = 0; d < small.rank; d++) out |= uint32_t(small.coord(v, d)) << large.shift[size_t(d)];
     v = out;
   };
-  for (std::vector<uint32_t> *bases : {&whole.reg, &whole.lane, &whole.warp}) std::for_each(bases->begin(), bases->end(), move);
+  for (std::vector<uint32_t> *bases : {&whole.reg, &whole.lane, &whole.warp})
+    std::for_each(bases->begin(), bases->end(), move);
   for (int d = large.rank; d-- > 0;)
     for (int bit = small.log2[size_t(d)]; bit < large.log2[size_t(d)]; bit++)
       whole.reg.push_back(uint32_t(1) << (large.shift[size_t(d)] + bit));
@@ -328,7 +334,8 @@ Layout slice_back(const Op &op, const RegLayout &l) {
 }
 
 void infer_insert(InferCtx &ctx, Op &op) {
-  if (!has_operands(ctx, op, 2, 2) || !is_tile(ctx, op, 0, kAny) || !is_tile(ctx, op, 1, kAny) || !same_dtype(ctx, op, 0, 1))
+  if (!has_operands(ctx, op, 2, 2) || !is_tile(ctx, op, 0, kAny) || !is_tile(ctx, op, 1, kAny) ||
+      !same_dtype(ctx, op, 0, 1))
     return;
   if (!check_box(ctx, op, op.attrs.ints("starts"), op.operand(1)->type.shape)) return;
   tile_result(ctx, op, op.operand(0)->type);
@@ -370,14 +377,16 @@ void infer_dyn_slice(InferCtx &ctx, Op &op) {
 }
 
 void infer_dyn_update(InferCtx &ctx, Op &op) {
-  if (!has_operands(ctx, op, 2, SIZE_MAX) || !is_tile(ctx, op, 0, kAny) || !is_tile(ctx, op, 1, kAny) || !same_dtype(ctx, op, 0, 1))
+  if (!has_operands(ctx, op, 2, SIZE_MAX) || !is_tile(ctx, op, 0, kAny) || !is_tile(ctx, op, 1, kAny) ||
+      !same_dtype(ctx, op, 0, 1))
     return;
   if (!check_dynamic(ctx, op, 2, op.operand(1)->type.shape)) return;
   tile_result(ctx, op, op.operand(0)->type);
 }
 
 // The start operands, or nothing after a trap.
-std::optional<Ints> run_time_starts(interp::Ctx &ctx, const Op &op, size_t first, const Ints &shape, const Ints &sizes) {
+std::optional<Ints> run_time_starts(interp::Ctx &ctx, const Op &op, size_t first, const Ints &shape,
+                                    const Ints &sizes) {
   Ints starts;
   for (size_t d = 0; d < shape.size(); d++) {
     int64_t s = ctx.scalar_i(op.operand(first + d));
@@ -430,7 +439,8 @@ constexpr OpDef kIota = {
     .source = "iota",
     .signature = "iota(n: int, dtype: type = i32)",
     .doc = "The tile [0, 1, ..., n - 1]; iota<f32>(n) gives floats.",
-    .example = "let columns = iota(N);\nlet a = where(columns[None, :] < 20, load(x[:, :]), 0.0);\n# store(y[:, :], a);",
+    .example =
+        "let columns = iota(N);\nlet a = where(columns[None, :] < 20, load(x[:, :]), 0.0);\n# store(y[:, :], a);",
     .layout = {LayoutKind::Free},
     .infer = infer_iota,
     .interp = interp_iota,
@@ -440,8 +450,9 @@ constexpr OpDef kReshape = {
     .name = "reshape",
     .source = "reshape",
     .signature = "reshape(x: tile, shape: ints)",
-    .doc = "The elements of x in row-major order as another shape with as many elements; one extent may be -1 and follows "
-           "from the others.",
+    .doc =
+        "The elements of x in row-major order as another shape with as many elements; one extent may be -1 and follows "
+        "from the others.",
     .example = "let t = load(x[:, :]);\nlet pairs = reshape(t, [M, N / 2, 2]);\nlet a = sum(pairs, axis = 2);\n"
                "# store(y[:, 0 : N / 2], a);",
     .layout = {LayoutKind::Structural, reshape_layout, reshape_back},
@@ -476,32 +487,34 @@ constexpr OpDef kTranspose = {
     .name = "transpose",
     .source = "transpose",
     .signature = "transpose(x: tile, perm: ints = swapped)",
-    .doc = "The dims of x in another order: dim d of the result is dim perm[d] of x. Without `perm`, and as x.T, the last "
-           "two dims are swapped.",
+    .doc =
+        "The dims of x in another order: dim d of the result is dim perm[d] of x. Without `perm`, and as x.T, the last "
+        "two dims are swapped.",
     .example = "let t = load(x[:, :]);\nlet a = transpose(t[:, 0 : 16]);\n# store(y[:, 0 : 16], a);",
     .layout = {LayoutKind::Structural, transpose_layout, transpose_back},
     .infer = infer_transpose,
     .interp = interp_transpose,
     .lower = lower_Transpose};
 
-constexpr OpDef kConcat = {
-    .name = "concat",
-    .source = "concat",
-    .signature = "concat(xs: tile..., axis: int = 0)",
-    .doc = "Tiles one after the other along an axis; the other extents are equal.",
-    .example = "let t = load(x[:, :]);\nlet rotated = concat(-t[:, 16 : 32], t[:, 0 : 16], axis = 1);\n"
-               "# store(y[:, :], rotated);",
-    .layout = {LayoutKind::Anchor},
-    .infer = infer_concat,
-    .interp = interp_concat,
-    .lower = lower_Concat};
+constexpr OpDef kConcat = {.name = "concat",
+                           .source = "concat",
+                           .signature = "concat(xs: tile..., axis: int = 0)",
+                           .doc = "Tiles one after the other along an axis; the other extents are equal.",
+                           .example =
+                               "let t = load(x[:, :]);\nlet rotated = concat(-t[:, 16 : 32], t[:, 0 : 16], axis = 1);\n"
+                               "# store(y[:, :], rotated);",
+                           .layout = {LayoutKind::Anchor},
+                           .infer = infer_concat,
+                           .interp = interp_concat,
+                           .lower = lower_Concat};
 
 constexpr OpDef kSlice = {
     .name = "slice",
     .source = "-",
     .signature = "slice(x: tile, starts: ints, sizes: ints)",
-    .doc = "A part of a tile at compile-time positions, written as an index: x[0 : 8, :]. It costs nothing where the part "
-           "begins at a multiple of its extent and the bits that tell it from the rest are held in registers.",
+    .doc =
+        "A part of a tile at compile-time positions, written as an index: x[0 : 8, :]. It costs nothing where the part "
+        "begins at a multiple of its extent and the bits that tell it from the rest are held in registers.",
     .example = "let t = load(x[:, :]);\nlet left = t[:, 0 : 16];\n# store(y[:, 0 : 16], left);",
     .layout = {LayoutKind::Structural, slice_layout, slice_back},
     .infer = infer_slice,
@@ -523,8 +536,9 @@ constexpr OpDef kDynSlice = {
     .name = "dyn_slice",
     .source = "-",
     .signature = "dyn_slice(x: tile, starts: scalar..., sizes: ints)",
-    .doc = "A part of an array at a run-time position, written as an index: k[t, :]. References only; a position outside "
-           "the array stops the program.",
+    .doc =
+        "A part of an array at a run-time position, written as an index: k[t, :]. References only; a position outside "
+        "the array stops the program.",
     .example = "# reference f_ref(x: tensor<f64>[M, N]) -> tensor<f64>[N] {\nvar total = zeros<f64>[N];\n"
                "for t in 0 : M { total = total + x[t, :]; }\n# return total; }",
     .layout = {LayoutKind::Anchor},
@@ -536,7 +550,8 @@ constexpr OpDef kDynUpdate = {
     .name = "dyn_update",
     .source = "-",
     .signature = "dyn_update(x: tile, y: tile, starts: scalar...)",
-    .doc = "An array with the part at a run-time position replaced by y, written as an assignment: o[t, :] = y. References "
+    .doc = "An array with the part at a run-time position replaced by y, written as an assignment: o[t, :] = y. "
+           "References "
            "only; a position outside the array stops the program.",
     .example = "# reference f_ref(x: tensor<f64>[M, N]) -> tensor<f64>[M, N] {\nvar o = zeros<f64>[M, N];\n"
                "for t in 0 : M { o[t, :] = x[M - 1 - t, :]; }\n# return o; }",

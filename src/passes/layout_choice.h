@@ -7,10 +7,10 @@
 #pragma once
 #include "ir/ir.h"
 #include "ir/target.h"
+#include "layout/convert.h"
 #include "layout/fragments.h"
 #include "layout/reg_layout.h"
 #include <map>
-#include <unordered_map>
 
 namespace tkc::passes {
 
@@ -46,30 +46,21 @@ struct LayoutPlan {
 // Cycle estimates of one warp scheduler (sub-core); a block's warps are spread over four of them.
 class LayoutCost {
 public:
-  LayoutCost(const ir::Target &target, const ir::Part &part, int64_t warps) : target_(target), part_(part), warps_(warps) {}
+  LayoutCost(const ir::Target &target, const ir::Part &part, int64_t warps);
   double pointwise(const ir::Op &op, const RegLayout &l) const;
   double access(const ir::Op &op, const RegLayout &l, DType t, bool store) const; // load, store, atomic
   double reduce(const ir::Op &op, const RegLayout &operand) const;
   double product(const ir::Op &op, const MmaConfig &c, const RegLayout &a, const RegLayout &b, const RegLayout &acc) const;
-  // Infinite if there is no plan.
   double conversion(const RegLayout &from, const RegLayout &to, DType t);
   double exchange(int64_t registers) const; // f32 partial sums through shared memory between warps
   int64_t vector_elements(const ir::Op &op, DType t) const; // elements of the widest access of a blocked layout
 
 private:
   double scale() const { return double((warps_ + 3) / 4); }
-  const ir::Target &target_;
   const ir::Part &part_;
   int64_t warps_;
-  struct Key {
-    RegLayout from, to;
-    int64_t bits;
-    bool operator==(const Key &) const = default;
-  };
-  struct Hash {
-    size_t operator()(const Key &k) const { return k.from.hash() * 31 + k.to.hash() * 7 + size_t(k.bits); }
-  };
-  std::unordered_map<Key, double, Hash> conversions_;
+  const ir::Target &target_;
+  ConversionPlanner planner_;
 };
 
 // The element type that a conversion moves, and the tile's fast dims for a coalesced layout of an access.

@@ -89,11 +89,7 @@ private:
     // Without tensor cores: the accumulator is spread over the threads, each holds its rows of A and columns of B.
     RegLayout acc = default_layout(op->result());
     if (role == Role::C) return acc;
-    // A[m, k] where C has (m, n): the threads' m, all of k in registers.
-    RegLayout side = acc.slice(role == Role::A ? 1 : 0).insert_axis(role == Role::A ? 1 : 0);
-    std::vector<int64_t> shape = v->type.shape;
-    RegLayout full = side.broadcast_to(shape);
-    return full;
+    return fma_operand_layout(acc, role == Role::B, v->type.shape);
   }
 
   void wish_block(Block *block, double weight) {

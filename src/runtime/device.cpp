@@ -120,18 +120,18 @@ Result<int64_t> Device::free_bytes() const {
   return int64_t(free);
 }
 
-Status Device::poll(const std::function<cu::Code()> &query, double limit, std::string_view what) {
+Status Device::poll(const std::function<cu::Code()> &query, double limit) {
   using namespace std::chrono;
   auto begin = steady_clock::now();
   while (true) {
     cu::Code code = query();
     if (code == CUDA_SUCCESS_) return {};
-    if (code != CUDA_ERROR_NOT_READY_) return api_.error(code, what);
+    if (code != CUDA_ERROR_NOT_READY_) return api_.error(code, "the kernel failed");
     double waited = duration<double>(steady_clock::now() - begin).count();
     if (limit > 0 && waited > limit) {
       hung_ = true;
       return Error{
-          fmt::format("{}: still running after {:.3g} s; the kernel hangs or the limit is too short", what, limit),
+          fmt::format("the kernel is still running after {:.3g} s: it hangs, or the limit is too short", limit),
           ErrorKind::Timeout};
     }
     // Short work is met at once; a long wait leaves the core to others.
@@ -140,7 +140,7 @@ Status Device::poll(const std::function<cu::Code()> &query, double limit, std::s
 }
 
 Status Device::recover(Stream &stream, double limit) {
-  TKC_TRY(poll([&] { return api_.cuStreamQuery(stream.get()); }, limit, "waiting for a late kernel"));
+  TKC_TRY(poll([&] { return api_.cuStreamQuery(stream.get()); }, limit));
   hung_ = false;
   return {};
 }
@@ -253,8 +253,7 @@ Status Event::record(const Stream &stream) {
 }
 
 Status Event::wait(double limit_seconds) const {
-  return event_.device().poll([&] { return event_.api().cuEventQuery(event_.get()); }, limit_seconds,
-                              "the kernel failed");
+  return event_.device().poll([&] { return event_.api().cuEventQuery(event_.get()); }, limit_seconds);
 }
 
 Result<double> Event::seconds_since(const Event &start) const {
@@ -271,7 +270,7 @@ Result<Stream> Stream::create(Device &device) {
 }
 
 Status Stream::wait(double limit_seconds) const {
-  return device().poll([&] { return stream_.api().cuStreamQuery(stream_.get()); }, limit_seconds, "the kernel failed");
+  return device().poll([&] { return stream_.api().cuStreamQuery(stream_.get()); }, limit_seconds);
 }
 
 Status Stream::wait_for(const Event &event) const {

@@ -46,7 +46,7 @@ public:
 
   bool hung() const { return hung_; }
   // Waits by polling; `query` returns CUDA_ERROR_NOT_READY until the work is done. Seconds; a limit <= 0 is no limit.
-  Status poll(const std::function<cu::Code()> &query, double limit, std::string_view what);
+  Status poll(const std::function<cu::Code()> &query, double limit);
   // After a timeout: clears the mark if the work of `stream` ends within `limit` seconds after all.
   Status recover(Stream &stream, double limit);
 
@@ -217,8 +217,27 @@ struct Launch {
   bool overlap_predecessor = false;           // programmatic dependent launch: the kernel waits by griddepcontrol
 };
 
-// Queues the kernel. An empty grid is a launch that does nothing. Limits of the device are checked first, with a
-// message that names both numbers. The parameters are copied before the call returns.
+// A launch that was checked once and is queued many times, with as little work as possible: short kernels are measured.
+// Keeps copies of everything but the kernel's module.
+class PreparedLaunch {
+public:
+  PreparedLaunch(PreparedLaunch &&) = default;
+  PreparedLaunch &operator=(PreparedLaunch &&) = default;
+  // An empty grid is a launch that does nothing. Limits of the device are checked, with a message that names both
+  // numbers.
+  static Result<PreparedLaunch> create(const Kernel &kernel, const Launch &how, Params params);
+  Status queue(const Stream &stream) const;
+
+private:
+  PreparedLaunch() = default;
+  Kernel kernel_;
+  Launch how_;
+  Params params_;
+  mutable std::vector<void *> pointers_; // into params_: the driver takes them as not const
+  mutable std::vector<cu::LaunchAttribute> attributes_;
+};
+
+// Prepares and queues. The parameters are copied before the call returns.
 Status launch(const Kernel &kernel, const Launch &how, const Params &params, const Stream &stream);
 
 // A recorded sequence of launches that is replayed by one call.

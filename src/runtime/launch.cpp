@@ -153,54 +153,72 @@ static Status check_launch(const Kernel &kernel, const Launch &how) {
   return {};
 }
 
-Status launch(const Kernel &kernel, const Launch &how, const Params &params, const Stream &stream) {
+Result<PreparedLaunch> PreparedLaunch::create(const Kernel &kernel, const Launch &how, Params params) {
+  PreparedLaunch p;
+  p.kernel_ = kernel;
+  p.how_ = how;
+  p.params_ = std::move(params);
   for (int64_t n : how.grid) {
     TKC_CHECK(n >= 0, "a grid of {} blocks", n);
-    if (n == 0) return {};
+    if (n == 0) return p;
   }
   TKC_TRY(check_launch(kernel, how));
   const cu::Api &api = kernel.device().api();
-  std::string what = fmt::format("launching `{}`", kernel.name);
+  auto set = [&](int attribute, int64_t value) {
+    return api.check(api.cuFuncSetAttribute(kernel.get(), attribute, int(value)),
+                     fmt::format("preparing `{}`", kernel.name));
+  };
+  // The attribute belongs to the kernel, not to the launch: the limit of the device is right for every launch.
   if (how.dynamic_shared > 0)
-    TKC_TRY(api.check(
-        api.cuFuncSetAttribute(kernel.get(), CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES_, int(how.dynamic_shared)),
-        what));
-  std::vector<void *> pointers;
-  for (int64_t o : params.offsets()) pointers.push_back(const_cast<uint8_t *>(params.bytes().data()) + o);
+    TKC_TRY(set(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES_,
+                kernel.device().info().shared_per_block - kernel.static_shared));
+  for (int64_t o : p.params_.offsets()) p.pointers_.push_back(const_cast<uint8_t *>(p.params_.bytes().data()) + o);
 
-  std::array<cu::LaunchAttribute, 3> attributes = {};
-  unsigned count = 0;
+  auto add = [&](int id) -> cu::LaunchAttribute & {
+    p.attributes_.push_back({});
+    p.attributes_.back().id = id;
+    return p.attributes_.back();
+  };
   if (how.cluster != std::array<int64_t, 3>{1, 1, 1}) {
+    // More than the portable size must be asked for.
     int64_t blocks = how.cluster[0] * how.cluster[1] * how.cluster[2];
-    if (blocks > 8) // more than the portable size must be asked for
-      TKC_TRY(api.check(api.cuFuncSetAttribute(kernel.get(), CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED_, 1),
-                        what));
-    attributes[count].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION_;
-    attributes[count++].value.cluster = {unsigned(how.cluster[0]), unsigned(how.cluster[1]), unsigned(how.cluster[2])};
+    if (blocks > 8) TKC_TRY(set(CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED_, 1));
+    add(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION_).value.cluster = {unsigned(how.cluster[0]), unsigned(how.cluster[1]),
+                                                                 unsigned(how.cluster[2])};
   }
-  if (how.cooperative) {
-    attributes[count].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE_;
-    attributes[count++].value.flag = 1;
-  }
-  if (how.overlap_predecessor) {
-    attributes[count].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION_;
-    attributes[count++].value.flag = 1;
-  }
+  if (how.cooperative) add(CU_LAUNCH_ATTRIBUTE_COOPERATIVE_).value.flag = 1;
+  if (how.overlap_predecessor) add(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION_).value.flag = 1;
+  if (!p.attributes_.empty() && !api.cuLaunchKernelEx)
+    return failure("preparing `{}`: the driver is too old for launch attributes (clusters, cooperative)", kernel.name);
+  return p;
+}
+
+Status PreparedLaunch::queue(const Stream &stream) const {
+  const auto &[grid, block, cluster, dynamic_shared, cooperative, overlap] = how_;
+  if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return {};
+  const cu::Api &api = kernel_.device().api();
   auto u = [](int64_t n) { return unsigned(n); };
-  if (count == 0)
-    return api.check(api.cuLaunchKernel(kernel.get(), u(how.grid[0]), u(how.grid[1]), u(how.grid[2]), u(how.block[0]),
-                                        u(how.block[1]), u(how.block[2]), u(how.dynamic_shared), stream.get(),
-                                        pointers.data(), nullptr),
-                     what);
-  if (!api.cuLaunchKernelEx)
-    return failure("{}: the driver is too old for launch attributes (clusters, cooperative)", what);
-  cu::LaunchConfig config = {{u(how.grid[0]), u(how.grid[1]), u(how.grid[2])},
-                             {u(how.block[0]), u(how.block[1]), u(how.block[2])},
-                             u(how.dynamic_shared),
-                             stream.get(),
-                             attributes.data(),
-                             count};
-  return api.check(api.cuLaunchKernelEx(&config, kernel.get(), pointers.data(), nullptr), what);
+  cu::Code code;
+  if (attributes_.empty()) {
+    code = api.cuLaunchKernel(kernel_.get(), u(grid[0]), u(grid[1]), u(grid[2]), u(block[0]), u(block[1]), u(block[2]),
+                              u(dynamic_shared), stream.get(), pointers_.data(), nullptr);
+  } else {
+    cu::LaunchConfig config = {{u(grid[0]), u(grid[1]), u(grid[2])},
+                               {u(block[0]), u(block[1]), u(block[2])},
+                               u(dynamic_shared),
+                               stream.get(),
+                               attributes_.data(),
+                               unsigned(attributes_.size())};
+    code = api.cuLaunchKernelEx(&config, kernel_.get(), pointers_.data(), nullptr);
+  }
+  if (code == CUDA_SUCCESS_) return {};
+  return api.error(code, fmt::format("launching `{}`", kernel_.name));
+}
+
+Status launch(const Kernel &kernel, const Launch &how, const Params &params, const Stream &stream) {
+  Result<PreparedLaunch> p = PreparedLaunch::create(kernel, how, params);
+  if (!p) return p.failed();
+  return p->queue(stream);
 }
 
 Result<Graph> Graph::capture(Stream &stream, const std::function<Status()> &record) {

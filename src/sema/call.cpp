@@ -319,14 +319,11 @@ SV Elaborator::call_op(const std::vector<OpKind> &kinds, const ast::Expr &e) {
   const std::vector<ir::SigParam> &params = ir::signature(kinds[0]);
   if (kinds.size() == 1) {
     std::vector<std::string> names;
-    size_t required = 0, positional = 0;
+    size_t required = 0;
     for (const ir::SigParam &p : params) names.push_back(p.name), required += !p.optional;
     std::set<std::string> seen;
     for (const ast::Arg &a : e.args) {
-      if (!a.name) {
-        positional++;
-        continue;
-      }
+      if (!a.name) continue;
       if (std::find(names.begin(), names.end(), a.name->text) == names.end()) {
         std::string near = nearest_name(a.name->text, names);
         return error(a.name->loc, DiagKind::unknown_argument, e.text, a.name->text, near.empty() ? "" : "; did you mean `" + near + "`?");
@@ -548,8 +545,7 @@ SV Elaborator::apply_op(OpKind kind, const ast::Expr &e, std::vector<const ast::
 
 // ---- functions
 
-bool Elaborator::unify(const ast::Type &t, const SV &arg, const ast::Param &p, const ast::Function &f,
-                       std::map<std::string, SV> &generics) {
+bool Elaborator::unify(const ast::Type &t, const SV &arg, const ast::Param &p, std::map<std::string, SV> &generics) {
   // A name that is no constant of the file is deduced from the first argument that shows it, declared in <> or not.
   auto bind = [&](const std::string &n, SV v) {
     if (!generics.count(n) && !parse_dtype(n) && !file_->consts.count(n)) generics[n] = std::move(v);
@@ -620,7 +616,7 @@ SV Elaborator::call_function(const ast::Function &f, Scope *scope, const ast::Ex
   }
   if (failed) return SV::poison();
   for (size_t i = 0; i < f.params.size(); i++)
-    if (args[i] && f.params[i].type && !unify(*f.params[i].type, *args[i], f.params[i], f, generics)) return SV::poison();
+    if (args[i] && f.params[i].type && !unify(*f.params[i].type, *args[i], f.params[i], generics)) return SV::poison();
 
   // The function's own scopes: it sees its file, not the caller's names.
   Scope *file = std::exchange(file_, scope);

@@ -144,7 +144,7 @@ private:
   SV cast(DType t, const ast::Expr &e);
   SV inline_ptx(const ast::Expr &e);
   SV generator(const ast::Expr &e);
-  bool unify(const ast::Type &t, const SV &arg, const ast::Param &p, const ast::Function &f, std::map<std::string, SV> &generics);
+  bool unify(const ast::Type &t, const SV &arg, const ast::Param &p, std::map<std::string, SV> &generics);
   std::vector<std::string> visible_names();
   SV emit(ir::OpKind kind, std::vector<ir::Value *> operands, ir::Attrs attrs, SourceLoc loc, std::vector<SourceLoc> locs = {});
 

@@ -1,5 +1,6 @@
 // Expressions: names, operators, constants; everything but indexing and calls.
 #include "ir/size_expr.h"
+#include "ir/target.h"
 #include "sema/elaborate.h"
 #include <cmath>
 

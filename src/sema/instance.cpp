@@ -241,8 +241,7 @@ private:
 // A reference function over named tiles, with the block's `let`s and the case's numbers in scope.
 class HostBuilder {
 public:
-  HostBuilder(Program &program, const ast::Check &check, const Numbers &numbers, const std::vector<HostArg> &args, Diagnostics &diags)
-      : diags_(diags) {
+  HostBuilder(Program &program, const ast::Check &check, const Numbers &numbers, const std::vector<HostArg> &args, Diagnostics &diags) {
     out.fn = std::make_unique<ir::Function>();
     out.fn->kind = ir::FunctionKind::Reference;
     out.fn->name = check.kernel.text;
@@ -279,9 +278,6 @@ public:
   }
   HostFunction out;
   std::unique_ptr<Elaborator> e;
-
-private:
-  Diagnostics &diags_;
 };
 
 } // namespace

@@ -69,7 +69,7 @@ Scope *Program::import(const ast::Import &import, int32_t from, std::vector<std:
   }
   if (auto it = by_name_.find(name); it != by_name_.end()) return it->second;
   if (import.is_path) {
-    std::optional<int32_t> id = read_source(name, sources, *diags_, import.name.loc);
+    std::optional<int32_t> id = read_source(name, sources, *diags_);
     return id ? load_file(*id, stack) : nullptr;
   }
   std::vector<std::string> known;

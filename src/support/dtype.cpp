@@ -86,6 +86,14 @@ double round_to(DType t, double x) {
   if (std::isnan(x)) return t == DType::E2M1 ? f.largest : x;
   bool saturates = t == DType::E4M3 || t == DType::E5M2 || t == DType::E2M1 || t == DType::UE4M3;
   if (t == DType::UE4M3 && x < 0) return 0.0;
+  // Normal numbers, nearly all there are: round the mantissa in place, where a carry into the exponent is what it should be.
+  uint64_t bits = std::bit_cast<uint64_t>(x), sign = bits & (uint64_t(1) << 63);
+  bits ^= sign;
+  if (bits >= uint64_t(1023 + f.min_exponent) << 52 && bits < std::bit_cast<uint64_t>(f.largest)) {
+    int drop = 52 - f.mantissa;
+    bits += (uint64_t(1) << (drop - 1)) - 1 + (bits >> drop & 1);
+    return std::bit_cast<double>((bits >> drop << drop) | sign);
+  }
   if (x == 0) return x;
   double magnitude = std::fabs(x);
   if (!std::isinf(x)) magnitude = round_magnitude(magnitude, f, false);

@@ -228,7 +228,7 @@ TEST_CASE("launches: limits of the device, attributes") {
   o.gpu.calls.clear();
   REQUIRE(launch(k, {.dynamic_shared = 99 << 10}, Params(), *s).ok());
   CHECK(shared == 99 << 10);
-  CHECK(o.gpu.calls == std::vector<std::string>{"attribute 8 = 101376", "launch"});
+  CHECK(o.gpu.calls == std::vector<std::string>{"attribute 8 = 231448", "launch"});
   REQUIRE(launch(k, {.grid = {32, 1, 1}, .cluster = {16, 1, 1}, .cooperative = true, .overlap_predecessor = true},
                  Params(), *s)
               .ok());
@@ -239,6 +239,14 @@ TEST_CASE("launches: limits of the device, attributes") {
   CHECK(seen[1].id == 2);
   CHECK(seen[1].value.flag == 1);
   CHECK(seen[2].id == 6);
+  Result<PreparedLaunch> prepared = PreparedLaunch::create(k, {.dynamic_shared = 64}, Params().add(int32_t(5)));
+  PreparedLaunch moved = std::move(*prepared);
+  int32_t got = 0;
+  o.gpu.kernels["k"] = [&](const FakeLaunch &l) { got += param<int32_t>(l, 0); };
+  o.gpu.calls.clear();
+  for (int i = 0; i < 3; i++) REQUIRE(moved.queue(*s).ok());
+  CHECK(got == 15);
+  CHECK(o.gpu.calls == std::vector<std::string>{"launch", "launch", "launch"});
   o.gpu.fail["cuLaunchKernel"] = 700;
   CHECK(error({}) == "launching `k`: CUDA_ERROR_ILLEGAL_ADDRESS (fake text)");
 }
@@ -260,8 +268,7 @@ TEST_CASE("a watchdog ends the wait for a kernel that hangs, and nothing is touc
     Status timeout = e->wait(0.02);
     REQUIRE_FALSE(timeout.ok());
     CHECK(timeout.kind() == ErrorKind::Timeout);
-    CHECK(timeout.error() ==
-          "the kernel failed: still running after 0.02 s; the kernel hangs or the limit is too short");
+    CHECK(timeout.error() == "the kernel is still running after 0.02 s: it hangs, or the limit is too short");
     CHECK(d->hung());
     CHECK(d->recover(*s, 0.01).kind() == ErrorKind::Timeout);
     { Result<Event> other = Event::create(*d); } // not destroyed: the driver would block

@@ -4,6 +4,7 @@
 #include "runtime/compare.h"
 #include "runtime/generators.h"
 #include "runtime/nvml.h"
+#include "runtime/occupancy.h"
 #include "runtime/tensor_map.h"
 #include <chrono>
 #include <cstdlib>
@@ -277,6 +278,46 @@ TEST_CASE("gpu: a graph replays its launches" * doctest::skip(no_gpu())) {
   CHECK(b.download(DType::I32, {1})->get(0) == 13 * kLaunches);
   MESSAGE("graph replay: " << *t / double(kLaunches) * 1e6 << " us a launch");
   CHECK(*t / double(kLaunches) < 20e-6);
+}
+
+TEST_CASE("gpu: prepared launches in the convention; the occupancy formula agrees with the driver" *
+          doctest::skip(no_gpu())) {
+  Gpu gpu;
+  const DeviceInfo &info = gpu.device->info();
+  Kernel k = gpu.kernel("add");
+  int64_t n = 1 << 18, groups = bench_groups(3 * 4 * n, info.l2_bytes);
+  struct Adds : BenchTarget {
+    Stream &stream;
+    std::vector<Buffer> buffers;
+    std::vector<PreparedLaunch> launches;
+    Adds(Stream &s) : stream(s) {}
+    Status launch(int64_t group) override { return launches[size_t(group)].queue(stream); }
+  } adds(gpu.stream);
+  for (int64_t g = 0; g < groups; g++) {
+    Params p;
+    for (int64_t t = 0; t < 3; t++) {
+      adds.buffers.push_back(gpu.buffer(4 * n));
+      REQUIRE(
+          adds.buffers.back().upload(fill_tensor(convention_fill(DType::F32), DType::F32, {n}, bench_seed(g, t))).ok());
+      p.add(adds.buffers.back().address());
+    }
+    p.add(uint32_t(n));
+    Result<PreparedLaunch> l = PreparedLaunch::create(k, {.grid = {n / 256, 1, 1}, .block = {256, 1, 1}}, p);
+    REQUIRE(l.ok());
+    adds.launches.push_back(std::move(*l));
+  }
+  Result<std::unique_ptr<GpuClock>> clock = GpuClock::create(gpu.stream, 20);
+  Result<double> t = run_convention(adds, **clock, groups);
+  REQUIRE(t.ok());
+  MESSAGE("vector add of " << n << " f32, " << groups << " groups: " << *t * 1e6 << " us, "
+                           << 12.0 * double(n) / *t * 1e-12 << " TB/s");
+  CHECK(*t > 0.5e-6);
+  CHECK(*t < 200e-6);
+  SmLimits sm = {info.registers_per_sm, info.threads_per_sm,   info.blocks_per_sm,
+                 info.shared_per_sm,    info.shared_per_block, info.reserved_shared_per_block};
+  for (int64_t threads : {32, 96, 256, 1024})
+    for (int64_t shared : {0, 1000, 30000, 47000})
+      CHECK(blocks_per_sm(sm, k.registers, threads, shared + k.static_shared) == *k.blocks_per_sm(threads, shared));
 }
 
 TEST_CASE("gpu: event times agree with a kernel of known length; the convention runs" * doctest::skip(no_gpu())) {

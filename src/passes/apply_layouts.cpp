@@ -1,0 +1,64 @@
+// Writes a layout decision into the IR.
+//
+//   %p = mma %a, %b          ->   %a2 = convert_layout %a : .. layout(A fragment)
+//                                 %p = mma %a2, %b2 {shape = "m16n8k16", tiling = [2, 2, 1], transposed = 0} layout(..)
+//
+// A conversion stands right after the definition of its value, so that what a loop does not change is converted outside it,
+// and equal conversions of one value are shared. Values that cost nothing to make are made again instead.
+#include "ir/builder.h"
+#include "passes/layout_choice.h"
+
+namespace tkc::passes {
+
+using ir::Op;
+using ir::OpKind;
+using ir::Value;
+
+void apply_layouts(ir::Function &f, const LayoutDecision &d) {
+  f.warps = d.variables.warps;
+  RegLayout scalar = replicated({}, f.warps);
+  auto give = [&](Value *v) {
+    if (!v->type.is_tile()) return;
+    size_t id = size_t(v->id);
+    bool known = id < d.plan.home.size() && d.plan.home[id];
+    TKC_CHECK(known || v->type.is_scalar(), "no layout for `{}` of {}", v->name, v->type.str());
+    v->layout = v->type.is_scalar() ? scalar : *d.plan.home[id];
+  };
+  for (Value *v : f.body->args) give(v);
+  ir::walk(f.body, [&](Op *op) {
+    for (Value *v : op->results) give(v);
+    // inline_ptx has a region that means something to the interpreter only: scalars
+    for (ir::Block *region : op->regions)
+      for (Value *v : region->args) give(v);
+  });
+  for (const auto &[op, c] : d.variables.products) {
+    Op *product = const_cast<Op *>(op);
+    product->attrs.set("shape", std::string(c.shape ? c.shape->name : "fma"));
+    product->attrs.set("tiling", std::vector<int64_t>{c.tiling.warps_m, c.tiling.warps_n, c.tiling.warps_k});
+    product->attrs.set("transposed", int64_t(c.transposed));
+  }
+  std::map<std::pair<const Value *, std::string>, Value *> shared;
+  for (const Conversion &c : d.plan.conversions) {
+    Value *v = c.op->operand(size_t(c.operand));
+    auto key = std::pair<const Value *, std::string>(v, c.to.to_string());
+    auto it = shared.find(key);
+    if (it == shared.end()) {
+      Op *convert = f.new_op(OpKind::ConvertLayout, c.op->loc);
+      convert->operands = {v};
+      Value *r = f.new_value(v->type, v->name);
+      r->op = convert;
+      r->layout = c.to;
+      convert->results = {r};
+      if (v->op) {
+        insert_after(v->op, convert);
+      } else {
+        convert->block = v->block;
+        v->block->ops.insert(v->block->ops.begin(), convert);
+      }
+      it = shared.emplace(key, r).first;
+    }
+    c.op->operands[size_t(c.operand)] = it->second;
+  }
+}
+
+} // namespace tkc::passes

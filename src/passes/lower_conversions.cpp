@@ -1,0 +1,73 @@
+// Conversions that need shared memory become a store to and a load from a scratch buffer, before allocation and barriers.
+//
+//   %y = convert_layout %x   ->   %t = scratch_store %x {smem = ..}   (right after %x)
+//                                 ...
+//                                 %y = scratch_load %t                (right before the first use of %y)
+//
+// The plan comes from the layout library and depends on the two layouts alone. Stores stand early and loads late, so that
+// conversions that do not depend on each other share their barriers: the loads of the two operands of a product wait once.
+// Conversions that move registers only, shuffle, or use movmatrix stay as they are.
+#include "layout/convert.h"
+#include "passes/passes.h"
+#include "ir/op_def.h"
+
+namespace tkc::passes {
+
+using ir::Op;
+using ir::OpKind;
+using ir::Value;
+
+LayoutFeatures layout_features(const ir::Target &t) {
+  LayoutFeatures f;
+  f.ldmatrix = f.movmatrix = t.has(ir::kLdmatrix);
+  f.stmatrix = t.has(ir::kStmatrix);
+  return f;
+}
+
+// The op of `block` that is, or holds in a region, `op`.
+static Op *ancestor_in(ir::Block *block, Op *op) {
+  while (op && op->block != block) op = op->block->parent;
+  return op;
+}
+
+bool lower_conversions(ir::Function &f, PassContext &context) {
+  std::vector<Op *> todo;
+  LayoutFeatures features = layout_features(context.target);
+  ir::walk(f.body, [&](Op *op) {
+    if (op->kind != OpKind::ConvertLayout) return;
+    const Value *x = op->operand(0);
+    ConversionPlan plan = plan_conversion(*x->layout, *op->result()->layout, dtype_bytes(x->type.dtype) * 8, features);
+    if (plan.kind == ConvertKind::Shared) todo.push_back(op);
+  });
+  for (Op *op : todo) {
+    Value *x = op->operand(0), *y = op->result();
+    SharedPlan plan = plan_shared(*x->layout, *y->layout, dtype_bytes(x->type.dtype) * 8, features);
+    Op *store = f.new_op(OpKind::ScratchStore, op->loc);
+    store->operands = {x};
+    store->attrs.set("smem", plan.layout);
+    Value *token = f.new_value(ir::Type::token());
+    token->op = store;
+    store->results = {token};
+    insert_before(op, store);
+    Op *load = f.new_op(OpKind::ScratchLoad, op->loc);
+    load->operands = {token};
+    load->results = {y};
+    y->op = load;
+    ir::Block *block = op->block;
+    Op *first = nullptr;
+    for (const ir::Use &u : ir::Uses(f).of(y)) {
+      Op *at = ancestor_in(block, u.op);
+      TKC_CHECK(at, "a use outside the block of its value");
+      if (!first || position(at) < position(first)) first = at;
+    }
+    erase(op);
+    if (first) {
+      insert_before(first, load);
+    } else {
+      insert_after(store, load);
+    }
+  }
+  return !todo.empty();
+}
+
+} // namespace tkc::passes

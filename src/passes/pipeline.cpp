@@ -1,0 +1,31 @@
+// The pass list: what happens to a kernel between sema and code generation.
+#include "ir/op_def.h"
+#include "passes/layout_choice.h"
+#include "passes/passes.h"
+
+namespace tkc::passes {
+
+bool infer_layouts(ir::Function &f, PassContext &context) {
+  LayoutDecision d = search_layouts(f, context.target, context.part);
+  if (!d.plan.problem.empty()) {
+    context.diags.report(f.loc, DiagKind::no_layout, f.name, d.plan.problem);
+    return true;
+  }
+  apply_layouts(f, d);
+  return true;
+}
+
+std::vector<Pass> pipeline() {
+  return {
+      // Decide and write the layout of every tile; products get their instruction and tiling.
+      {"infer_layouts", "layouts by cost: products, loads, loop-carried tiles", infer_layouts, std::nullopt, false},
+      // From here on every tile has a layout, and only conversions inside a warp are left as convert_layout.
+      {"lower_conversions", "conversions through shared memory become store and load", lower_conversions, ir::Stage::laid_out, false},
+      // Shared memory by live range; needs all scratch to be explicit.
+      {"allocate_shared", "offsets in shared memory", allocate_shared, std::nullopt, false},
+      // Needs the offsets: two buffers conflict where their bytes do.
+      {"place_barriers", "order accesses of different warps", place_barriers, ir::Stage::allocated, false},
+  };
+}
+
+} // namespace tkc::passes
