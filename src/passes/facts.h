@@ -70,9 +70,4 @@ private:
   int depth_ = 0; // of loops
 };
 
-// Sets `in_bounds`, `divisor` and `extent_divisor` (one entry per tensor dim) on every load, store and atomic: which dims
-// need no mask, and what divides the start (1 for a gather) and the extent. True if an attribute changed.
-struct PassContext;
-bool annotate_accesses(ir::Function &f, PassContext &context);
-
 } // namespace tkc::passes
