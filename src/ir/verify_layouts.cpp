@@ -140,8 +140,9 @@ private:
     if (t.size() < 3 || t[0] * t[1] * t[2] != f_.warps) return faults_.add(op, "`tiling` is not one of {} warps", f_.warps);
     const std::string &name = op.attrs.s("shape");
     if (name == "fma") return equal(op, "accumulator and result", op.results, 0, op.operands, 2);
-    const MmaShape *shape = find_mma_shape(name, op.operand(0)->type.dtype);
-    if (!shape) return faults_.add(op, "there is no instruction {} of {}", name, dtype_name(op.operand(0)->type.dtype));
+    DType t = op.operand(0)->type.dtype;
+    const MmaShape *shape = find_mma_shape(name, t == DType::F32 ? DType::TF32 : t); // f32 operands are rounded
+    if (!shape) return faults_.add(op, "there is no instruction {} of {}", name, dtype_name(t));
     WarpTiling tiling{t[0], t[1], t[2], t.size() > 3 && t[3] != 0};
     auto operand = [&](const Value *v, Role role, const char *what) {
       RegLayout want = mma_operand_layout(*shape, role, v->type.shape, tiling, op.attrs.i("transposed") != 0);
