@@ -13,6 +13,8 @@ bool infer_layouts(ir::Function &f, PassContext &context) {
     return true;
   }
   apply_layouts(f, d);
+  // One pass with the search: there is no stage between "no layouts" and "conversions through memory are explicit".
+  lower_conversions(f, context);
   return true;
 }
 
@@ -26,10 +28,9 @@ std::vector<Pass> pipeline() {
       {"dead_code", "ops without users or effects", dead_code},
       // Bounds and divisibility of accesses, from the grid and the `where` facts; the layout costs ask for them.
       {"annotate_accesses", "which accesses need no mask, and how wide they may be", annotate_accesses},
-      // Decide and write the layout of every tile; products get their instruction and tiling.
-      {"infer_layouts", "layouts by cost: products, loads, loop-carried tiles", infer_layouts, std::nullopt, false},
-      // From here on every tile has a layout, and only conversions inside a warp are left as convert_layout.
-      {"lower_conversions", "conversions through shared memory become store and load", lower_conversions, ir::Stage::laid_out, false},
+      // Decide and write the layout of every tile; products get their instruction and tiling. From here on every tile has a
+      // layout, and only conversions inside a warp are left as convert_layout.
+      {"infer_layouts", "layouts by cost: products, loads, loop-carried tiles", infer_layouts, ir::Stage::laid_out, false},
       // Shared memory by live range; needs all scratch to be explicit.
       {"allocate_shared", "offsets in shared memory", allocate_shared, std::nullopt, false},
       // Needs the offsets: two buffers conflict where their bytes do.
