@@ -55,7 +55,8 @@ bool lower_conversions(ir::Function &f, PassContext &context) {
     y->op = load;
     ir::Block *block = op->block;
     Op *first = nullptr;
-    for (const ir::Use &u : ir::Uses(f).of(y)) {
+    ir::Uses uses(f);
+    for (const ir::Use &u : uses.of(y)) {
       Op *at = ancestor_in(block, u.op);
       TKC_CHECK(at, "a use outside the block of its value");
       if (!first || position(at) < position(first)) first = at;
