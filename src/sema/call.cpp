@@ -349,7 +349,11 @@ SV Elaborator::apply_op(OpKind kind, const ast::Expr &e, std::vector<const ast::
   Access mem;
   std::map<std::string, bool> given;
   for (size_t i = 0; i < by_param.size(); i++) {
-    const ir::SigParam &p = params[std::min(i, params.size() - 1)];
+    // Arguments past the parameters belong to the variadic one, wherever it stands.
+    size_t owner = i;
+    if (i >= params.size())
+      for (owner = 0; !params[owner].variadic;) owner++;
+    const ir::SigParam &p = params[owner];
     const ast::Expr *a = by_param[i];
     if (p.variadic && i < params.size() && !a) continue;
     switch (p.kind) {
@@ -367,7 +371,7 @@ SV Elaborator::apply_op(OpKind kind, const ast::Expr &e, std::vector<const ast::
       SV v = expr(*a);
       if (v.is_poison()) failed = true;
       values.push_back(v);
-      owners.push_back(std::min(i, params.size() - 1));
+      owners.push_back(owner);
       break;
     }
     case PK::Tensor: {

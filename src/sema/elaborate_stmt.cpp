@@ -61,7 +61,10 @@ Elaborator::Flow Elaborator::statement(const std::vector<ast::StmtPtr> &stmts, s
   case StmtKind::Assign: assign(s); return {};
   case StmtKind::Expr: {
     SV v = expr(*s.value);
-    if (!v.is(Kind::Effect) && !v.is_poison()) error(s.value->loc, DiagKind::unused_value);
+    bool acts = v.is(Kind::Effect); // or an op that changes something and has a result too: an atomic
+    if (v.is(Kind::Value) && v.v->op)
+      for (int8_t k = 0; k < def(*v.v->op).effects.count; k++) acts |= def(*v.v->op).effects.list[k].access != ir::Access::Read;
+    if (!acts && !v.is_poison()) error(s.value->loc, DiagKind::unused_value);
     return {};
   }
   case StmtKind::If: return {};
