@@ -11,7 +11,9 @@
 #undef Random
 #include "ops/scratch.h"
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 
 using namespace tkc;
 using namespace tkc::test;
@@ -104,6 +106,13 @@ struct Bench : Kit {
     more.set("sizes", std::move(sizes));
     return laid(value(OpKind::Load, operands, more), std::move(l));
   }
+  // Like load, but padding (and only padding, if the tile lies inside the tensor) holds NaN, or a large integer.
+  ir::Value *poisoned(ir::Value *t, Ints sizes, RegLayout l) {
+    DType d = t->type.dtype;
+    ir::Value *bad = is_float(d) ? b.constant(d, dtype_bits(d) == 8 ? 448 : NAN, {}) : b.constant_int(d, 77, {});
+    if (!sizes.empty()) bad = laid(value(OpKind::Broadcast, {bad}, attrs({{"shape", sizes}})), l);
+    return load(t, Ints(sizes.size(), 0), sizes, l, attrs({{"has_other", int64_t(1)}}), {bad});
+  }
   void store(ir::Value *t, Ints starts, ir::Value *v, ir::Attrs more = {}, std::vector<ir::Value *> extra = {}) {
     std::vector<ir::Value *> operands{t};
     for (int64_t s : starts) operands.push_back(i32(s));
@@ -121,7 +130,6 @@ struct Bench : Kit {
     return through_shared(x, to, plan.shared);
   }
   ir::Value *through_shared(ir::Value *x, RegLayout to, const SharedPlan &plan) {
-    REQUIRE(plan.pieces == 1);
     ir::Value *token = value(OpKind::ScratchStore, {x}, attrs({{"smem", plan.layout}, {"offset", int64_t(0)}}));
     create(OpKind::BlockBarrier, {}, attrs({{"scope", std::string(plan.warp_sync ? "warp" : "block")}}));
     f.shared_bytes = std::max(f.shared_bytes, plan.bytes);
@@ -143,6 +151,28 @@ struct Bench : Kit {
     REQUIRE_MESSAGE(r.ok, r.error);
     ptx = r.ptx;
     abi = r.abis[0];
+  }
+  // The assembler accepts the PTX and keeps it free of local memory; nothing is known where there is none.
+  void assemble() {
+    static const bool present = std::system("ptxas --version > /dev/null 2>&1") == 0;
+    if (!present) return;
+    std::string path = std::string(TKC_BINARY_DIR) + "/lowering_test.ptx", log = path + ".log";
+    std::ofstream(path) << ptx;
+    std::string command = fmt::format("ptxas -v -arch={} -o /dev/null {} > {} 2>&1", target, path, log);
+    int status = std::system(command.c_str());
+    std::ifstream in(log);
+    std::string text(std::istreambuf_iterator<char>(in), {});
+    INFO(text);
+    INFO(ptx);
+    REQUIRE(status == 0);
+    CHECK(text.find(" 0 bytes stack frame") != std::string::npos);
+  }
+  void assemble_for_all() {
+    for (const char *t : {"sm_80", "sm_90", "sm_120"}) {
+      target = t;
+      compile();
+      assemble();
+    }
   }
   // Runs both and compares every tensor.
   void check() {
@@ -254,6 +284,7 @@ TEST_CASE("load and store of random layouts, at random places") {
     }
     k.store(y, starts, v, stored, mask);
     k.check();
+    if (seed % 30 == 0) k.assemble_for_all();
   }
 }
 
@@ -274,9 +305,22 @@ TEST_CASE("conversions between random layouts") {
     ir::Value *x = k.tensor_of(random_tile(numbers, t, shape)), *y = k.out(t, shape);
     Ints zeros(shape.size(), 0);
     if (shape.empty()) continue;
-    k.store(y, zeros, k.convert(k.load(x, zeros, shape, src), dst));
+    k.store(y, zeros, k.convert(k.poisoned(x, shape, src), dst));
     k.check();
+    if (seed % 30 == 0) k.assemble_for_all();
   }
+}
+
+TEST_CASE("a conversion larger than its scratch goes in pieces") {
+  Random numbers(1);
+  Bench k(8);
+  Ints shape = {64, 512};
+  RegLayout src = blocked(shape, std::array{1, 0}, 4, 8), dst = blocked(shape, std::array{0, 1}, 1, 8);
+  ir::Value *x = k.load(k.tensor_of(random_tile(numbers, DType::F32, shape)), {0, 0}, shape, src);
+  SharedPlan plan = plan_shared(src, dst, 32, codegen::layout_features(*ir::find_target(k.target)));
+  CHECK(plan.pieces > 1);
+  k.store(k.out(DType::F32, shape), {0, 0}, k.through_shared(x, dst, plan));
+  k.check();
 }
 
 TEST_CASE("reductions of random layouts") {
@@ -310,7 +354,7 @@ TEST_CASE("reductions of random layouts") {
     }
     if (logic)
       for (int64_t &v : init.i) v = kind == OpKind::ReduceAny ? rng.chance(3) : !rng.chance(3);
-    ir::Value *x = k.load(k.tensor_of(std::move(init)), Ints(shape.size(), 0), shape, l);
+    ir::Value *x = k.poisoned(k.tensor_of(std::move(init)), shape, l);
     ir::Op *op = k.create(kind, {x}, attrs({{"axis", int64_t(axis)}}));
     ir::Value *v = op->result();
     if (!v->type.is_scalar()) k.laid(v, l.slice(axis));
@@ -319,6 +363,7 @@ TEST_CASE("reductions of random layouts") {
     bool exact = kind != OpKind::ReduceSum && kind != OpKind::ReduceProd;
     k.tolerance = exact || !is_float(t) ? 0 : t == DType::F32 ? 1e-5 : t == DType::F64 ? 1e-14 : 8e-3;
     k.check();
+    if (tested % 30 == 1) k.assemble_for_all();
   }
 }
 
@@ -340,7 +385,7 @@ TEST_CASE("scans of random layouts") {
     DType t = types[rng.below(std::size(types))];
     Bench k(int64_t(1) << warp_bits);
     interp::Tile init = random_tile(numbers, t, shape, kind == OpKind::CumProd ? 1.2 : 4);
-    ir::Value *x = k.load(k.tensor_of(std::move(init)), Ints(shape.size(), 0), shape, l);
+    ir::Value *x = k.poisoned(k.tensor_of(std::move(init)), shape, l);
     ir::Op *op = k.create(kind, {x}, attrs({{"axis", int64_t(axis)}, {"reverse", rng.below(2)}, {"exclusive", rng.below(2)}}));
     k.laid(op->result(), l);
     k.with_scratch(op, ops::scan_scratch(*op));
@@ -348,6 +393,7 @@ TEST_CASE("scans of random layouts") {
     bool exact = kind == OpKind::CumMax || kind == OpKind::CumMin || !is_float(t);
     k.tolerance = exact ? 0 : t == DType::F32 ? 1e-5 : t == DType::F64 ? 1e-14 : 8e-3;
     k.check();
+    if (seed % 30 == 0) k.assemble_for_all();
   }
 }
 
@@ -393,7 +439,7 @@ TEST_CASE("products of every kind, plain and transposed, over warps, with ragged
       auto operand = [&](Role role, DType t, Ints s) {
         interp::Tile init = random_tile(numbers, t, s, 2);
         RegLayout l = mma_operand_layout(*shape, role, s, tiling, transposed);
-        return k.load(k.tensor_of(std::move(init)), {0, 0}, s, l);
+        return k.poisoned(k.tensor_of(std::move(init)), s, l);
       };
       std::vector<ir::Value *> operands{operand(Role::A, m.a, {M, K}), operand(Role::B, m.b, {K, N})};
       if (rng.chance(60)) operands.push_back(operand(Role::C, m.acc, {M, N}));
@@ -407,6 +453,7 @@ TEST_CASE("products of every kind, plain and transposed, over warps, with ragged
       k.store(k.out(m.acc, {M, N}), {0, 0}, op->result());
       k.tolerance = m.acc == DType::F64 ? 1e-13 : m.acc == DType::F16 ? 1e-2 : m.acc == DType::F32 ? 2e-6 : 0;
       k.check();
+      if (round == 1 && dtype_bits(m.a) != 8) k.assemble_for_all();
     }
 }
 
@@ -427,6 +474,7 @@ TEST_CASE("a product without tensor cores") {
     k.store(k.out(DType::F32, {M, N}), {0, 0}, z);
     k.tolerance = 1e-6;
     k.check();
+    if (round == 0) k.assemble_for_all();
   }
 }
 
@@ -446,6 +494,7 @@ TEST_CASE("gather and scatter") {
                                   attrs({{"sizes", Ints{n, cols}}, {"gather", Ints{1, 0}}})), l);
     k.store(k.out(DType::F32, {n, cols}), {0, 0}, v);
     k.check();
+    if (seed == 0) k.assemble_for_all();
   }
 }
 
@@ -470,6 +519,7 @@ TEST_CASE("parts of tensors, dropped dims, other strides") {
   k.store(k.out(DType::F32, {8, 32}), {0, 0}, s);
   k.store(k.out(DType::I32, {}), {}, k.value(OpKind::Dim, {part}, attrs({{"axis", int64_t(1)}})));
   k.check();
+  k.assemble_for_all();
 }
 
 TEST_CASE("atomics update every element once and give the old value") {
@@ -519,6 +569,7 @@ TEST_CASE("atomics update every element once and give the old value") {
       k.store(k.out(t, shape), zeros, op->result());
     }
     k.check();
+    if (tested % 30 == 1) k.assemble_for_all();
   }
 }
 
@@ -540,4 +591,56 @@ TEST_CASE("instructions: wide accesses and matrix loads") {
   CHECK(count(k.ptx, "ldmatrix.sync.aligned.m8n8.x4.shared.b16") == 4);
   CHECK(count(k.ptx, "bar.sync") == 1);
   CHECK(count(k.ptx, "setp") == 0);
+}
+
+TEST_CASE("instructions: what a mask costs") {
+  Random numbers(1);
+  auto lines = [&](Ints extents, bool is_static, bool aligned, ir::Attrs facts) {
+    Bench k(4);
+    k.aligned = aligned;
+    RegLayout l = blocked({64, 64}, std::array{1, 0}, 8, 4);
+    ir::Value *x = k.padded_tensor(numbers, DType::BF16, extents, Tensors{.read_only = true, .is_static = is_static});
+    ir::Value *v = k.load(x, {0, 0}, {64, 64}, l, facts);
+    k.store(k.padded_tensor(numbers, DType::BF16, extents, Tensors{.is_static = is_static}), {0, 0}, v, facts);
+    k.check();
+    return k.ptx;
+  };
+  // Rows may be missing: one predicate a vector.
+  std::string rows = lines({50, 64}, true, true, attrs({{"in_bounds", Ints{0, 1}}}));
+  CHECK(count(rows, " ld.global.nc.v4.b32") == 4);
+  CHECK(count(rows, " st.global.v4.b32") == 4);
+  CHECK(count(rows, "setp") == 4);
+  // A static extent that the vector divides needs no narrower access either.
+  CHECK(count(lines({50, 56}, true, true, {}), " ld.global.nc.v4.b32") == 4);
+  // 50 columns end inside a vector of eight; of two they do not.
+  CHECK(count(lines({50, 50}, true, true, {}), " ld.global.nc.b32") == 16);
+  // Nothing is known of the extent, or of the addresses.
+  CHECK(count(lines({50, 50}, false, true, {}), " ld.global.nc.b16") == 32);
+  CHECK(count(lines({64, 64}, true, false, attrs({{"in_bounds", Ints{1, 1}}})), "ld.global.nc.b16") == 32);
+}
+
+TEST_CASE("instructions: reductions") {
+  Random numbers(1);
+  auto lines = [&](DType t, OpKind kind, Ints shape, RegLayout l, int64_t axis) {
+    Bench k(l.num_warps());
+    ir::Value *x = k.load(k.tensor_of(random_tile(numbers, t, shape)), Ints(shape.size(), 0), shape, l);
+    ir::Op *op = k.create(kind, {x}, attrs({{"axis", axis}}));
+    if (!op->result()->type.is_scalar()) k.laid(op->result(), l.slice(int(axis)));
+    k.with_scratch(op, ops::reduce_scratch(*op));
+    k.store(k.out(op->result()->type.dtype, op->result()->type.shape), Ints(shape.size() - 1, 0), op->result());
+    k.tolerance = 1e-5;
+    k.check();
+    return k.ptx;
+  };
+  // A row in a warp: five shuffles, no shared memory.
+  std::string row = lines(DType::F32, OpKind::ReduceSum, {4, 128}, blocked({4, 128}, std::array{1, 0}, 4, 4), 1);
+  CHECK(count(row, "shfl.sync.bfly") == 5);
+  CHECK(count(row, "bar.sync") == 0);
+  // A row over all warps: one exchange.
+  std::string wide = lines(DType::F32, OpKind::ReduceMax, {512}, blocked({512}, std::array{0}, 4, 4), 0);
+  CHECK(count(wide, "shfl.sync.bfly") == 5);
+  CHECK(count(wide, "bar.sync") == 1);
+  CHECK(count(wide, "st.shared") == 1);
+  CHECK(count(lines(DType::I32, OpKind::ReduceMax, {128}, blocked({128}, std::array{0}, 4, 1), 0), "redux.sync") == 1);
+  CHECK(count(lines(DType::Bool, OpKind::ReduceAny, {8, 16}, blocked({8, 16}, std::array{1, 0}, 4, 1), 1), "vote.sync.ballot") == 1);
 }
