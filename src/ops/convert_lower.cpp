@@ -1,5 +1,5 @@
-// Conversions between register layouts: by renaming, movmatrix or shuffles in one op; through shared memory as a store, a
-// barrier and a load. Plans are recomputed from the layouts, on which alone they depend.
+// Conversions between register layouts: by renaming, movmatrix or shuffles in one op; through shared memory as a store,
+// a barrier and a load. Plans are recomputed from the layouts, on which alone they depend.
 #include "codegen/access.h"
 #include "layout/convert.h"
 #include "ops/lowering.h"
@@ -108,9 +108,8 @@ Regs shuffle(LowerCtx &c, const ShufflePlan &plan, const Regs &from, DType t) {
       size_t elements = parts.size();
       while (!std::has_single_bit(parts.size())) parts.push_back(c.constant(t, 0, 0));
       Value *word = pack_words(c, t, parts)[0];
-      word = plan.is_butterfly
-                 ? nvvm::shfl_sync_bfly(c.b, word, c.i32(round.lane_xor))
-                 : nvvm::shfl_sync_idx(c.b, word, c.b.CreateXor(source, c.i32(round.lane_xor)));
+      word = plan.is_butterfly ? nvvm::shfl_sync_bfly(c.b, word, c.i32(round.lane_xor))
+                               : nvvm::shfl_sync_idx(c.b, word, c.b.CreateXor(source, c.i32(round.lane_xor)));
       parts = unpack_words(c, t, {&word, 1}, int64_t(parts.size()));
       parts.resize(elements);
     }
@@ -194,8 +193,10 @@ void store_piece(LowerCtx &c, const SmemSide &side, int64_t offset, int piece, c
     std::vector<Value *> elements;
     for (int r : a.regs) elements.push_back(r < 0 ? nullptr : regs[size_t(r)]);
     std::vector<Value *> words = pack_words(c, t, elements);
-    if (matrix) nvvm::stmatrix(c.b, address(a), words, side.inst == SmemInst::MatrixTrans);
-    else nvvm::st(c.b, {nvvm::kShared, side.width}, address(a), words, storing);
+    if (matrix)
+      nvvm::stmatrix(c.b, address(a), words, side.inst == SmemInst::MatrixTrans);
+    else
+      nvvm::st(c.b, {nvvm::kShared, side.width}, address(a), words, storing);
   }
   if (after) {
     c.b.CreateBr(after);
@@ -251,8 +252,8 @@ void lower_ScratchStore(LowerCtx &c, const Op &op) {
   store_piece(c, scratch_sides(c, op, nullptr).store, op.attrs.i("offset"), 0, op.operand(0));
 }
 
-// A tile that is larger than its scratch goes through it in pieces. The first is stored by scratch_store, the others here,
-// so that to passes the whole conversion looks like one store and one load.
+// A tile that is larger than its scratch goes through it in pieces. The first is stored by scratch_store, the others
+// here, so that to passes the whole conversion looks like one store and one load.
 void lower_ScratchLoad(LowerCtx &c, const Op &op) {
   const Op *store = op.operand(0)->op;
   TKC_CHECK(store && store->kind == OpKind::ScratchStore, "a scratch_load without its scratch_store");
@@ -275,8 +276,10 @@ void lower_ScratchLoad(LowerCtx &c, const Op &op) {
 }
 
 void lower_BlockBarrier(LowerCtx &c, const Op &op) {
-  if (op.attrs.s("scope") == "warp") nvvm::bar_warp_sync(c.b);
-  else nvvm::bar_sync(c.b, 0);
+  if (op.attrs.s("scope") == "warp")
+    nvvm::bar_warp_sync(c.b);
+  else
+    nvvm::bar_sync(c.b, 0);
 }
 
 } // namespace tkc::ops
