@@ -6,11 +6,6 @@
 #include <cmath>
 #include <limits>
 
-// A fused multiply-add would round once where the convention rounds twice.
-#if defined(__clang__)
-#pragma STDC FP_CONTRACT OFF
-#endif
-
 namespace tkc {
 
 uint64_t splitmix64(uint64_t x) {
