@@ -233,7 +233,7 @@ TEST_CASE("a product without tensor cores") {
     int64_t M = 1 + rng.below(40), N = 1 + rng.below(40), K = 1 + rng.below(20);
     Bench k(4);
     RegLayout c = blocked({M, N}, std::array{1, 0}, 2, 4);
-    RegLayout a = ops::fma_operand_layout(c, false, {M, K}), b = ops::fma_operand_layout(c, true, {K, N});
+    RegLayout a = fma_operand_layout(c, false, {M, K}), b = fma_operand_layout(c, true, {K, N});
     REQUIRE(a.is_valid());
     REQUIRE(b.is_valid());
     ir::Value *x = k.load(k.tensor_of(random_tile(numbers, DType::F32, {M, K})), {0, 0}, {M, K}, a);

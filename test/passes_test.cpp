@@ -164,7 +164,7 @@ TEST_CASE("constants: arithmetic of scalars") {
   folds(i32("a", 2147483647) + i32("b", 1) + "%r = add %a, %b : i32\n", "%r", "-2147483648");
   folds("%a = constant : u64 {dtype = u64, value = -1}\n%b = constant : u64 {dtype = u64, value = 2}\n%r = div %a, %b : u64 {precise = 0}\n",
         "%r", "9223372036854775807");
-  folds(f32("a", "0.1") + f32("b", "0.2") + "%r = add %a, %b : f32\n", "%r", print_attr(ir::Attr(round_to(DType::F32, 0.1 + 0.2))));
+  folds(f32("a", "0.1") + f32("b", "0.2") + "%r = add %a, %b : f32\n", "%r", ir::print_attr(ir::Attr(round_to(DType::F32, 0.1 + 0.2))));
   folds(f32("a", "3.7") + "%r = cast %a : i32 {dtype = i32}\n", "%r", "3");
   folds(i32("a", 257) + "%r = cast %a : bf16 {dtype = bf16}\n", "%r", "256.0");
   folds(f32("a", "1.0") + "%r = neg %a : f32\n", "%r", "-1.0");

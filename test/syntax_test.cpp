@@ -749,6 +749,14 @@ TEST_CASE("deep nesting is an error, moderate nesting is not") {
   tree("const a = f(" + repeat("c ? 1 : 2, ", 2000) + ");");
 }
 
+TEST_CASE("the number of errors is limited") {
+  Parsed words("fn f() { " + repeat("x = ; ", 1000) + "}"), characters(repeat("$ ", 1000));
+  for (Parsed *p : {&words, &characters}) {
+    CHECK(p->diagnostics.error_count() == 101);
+    CHECK(p->diagnostics.all().back().text == "too many errors; the rest of the file is not read");
+  }
+}
+
 TEST_CASE("large inputs take linear time") {
   CHECK(milliseconds("const a = f(" + repeat("1, ", 100000) + "1);") < 5000);
   CHECK(milliseconds("fn f() { " + repeat("a<", 100000) + " }") < 5000);

@@ -193,9 +193,25 @@ uint64_t strong_key(const Place &place, uint64_t address) {
   return place.shared_in ? generic_shared(*place.shared_in, place.shared) : address;
 }
 
+void note_poll(Warp &w, uint64_t values) {
+  for (auto &[pc, last] : w.polled) {
+    if (pc != w.at) continue;
+    if (last != values) {
+      last = values;
+      w.stale_polls = 0;
+    } else if (++w.stale_polls % 16 == 0) {
+      w.quantum = 0;
+      w.block->cluster->polls++;
+    }
+    return;
+  }
+  if (w.polled.size() >= 16) w.polled.clear();
+  w.polled.push_back({w.at, values});
+  w.stale_polls = 0;
+}
+
 void strong_read(Warp &w, int lane, uint64_t key, bool acquire) {
   Cluster &c = *w.block->cluster;
-  if (key < kSharedWindow) c.polls++;
   auto at = c.sync_views.find(key);
   if (at == c.sync_views.end()) return;
   int32_t warp = w.block->clock_index(w);

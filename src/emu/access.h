@@ -28,6 +28,8 @@ void report_conflict(Warp &w, int lane, AccessKind kind, Block &in, const Shadow
 // is the place's generic address.
 void strong_read(Warp &w, int lane, uint64_t key, bool acquire);
 void strong_write(Warp &w, int lane, uint64_t key, bool release, bool read_modify_write);
+// What a strong load or an atomic has given (mixed into one number): notices spinning.
+void note_poll(Warp &w, uint64_t values);
 uint64_t strong_key(const Place &place, uint64_t address);
 
 } // namespace tkc::emu

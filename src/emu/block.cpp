@@ -170,8 +170,19 @@ bool Cluster::unblock() {
   return any;
 }
 
+// All that can run polls for something that nobody running will bring.
+bool Cluster::help_spinning() {
+  for (Warp *w : all_warps)
+    if (w->runnable() && !w->spins()) return false;
+  for (Warp *w : all_warps) w->stale_polls = 0;
+  if (async.complete_one(*this)) return true;
+  bool any = false;
+  for (Warp *w : all_warps) any |= w->release_reconvergence();
+  return any;
+}
+
 Cluster::State Cluster::run(bool may_pause) {
-  constexpr int64_t kPauseAfter = 1 << 20, kMostPolls = 256;
+  constexpr int64_t kPauseAfter = 1 << 20, kMostPolls = 64;
   int64_t budget = grid.options.instruction_budget, used = 0;
   if (last_ == 0 && grid.options.policy == Policy::Reverse) last_ = all_warps.size() - 1;
   for (;;) {
@@ -184,6 +195,7 @@ Cluster::State Cluster::run(bool may_pause) {
       report_deadlock();
       return State::Finished;
     }
+    if (w->spins() && help_spinning()) continue;
     int64_t quantum = grid.options.policy == Policy::Random ? 1 + random.below(48) : 4096;
     Block &b = *w->block;
     int64_t left = budget - b.instructions;

@@ -82,7 +82,7 @@ struct Cluster {
   uint32_t cluster_generation = 0; // completed barriers
   View cluster_view, cluster_released;
   uint64_t progress = 0; // grows with every event that may let a waiting thread go on
-  int64_t polls = 0;     // strong loads of global memory since the last pause
+  int64_t polls = 0;     // turns that ended in spinning, since the last pause
 
   Cluster(const Grid &grid, int64_t first_block, int64_t size);
   enum class State : uint8_t { Finished, Paused };
@@ -94,6 +94,7 @@ struct Cluster {
 private:
   Warp *choose();
   bool unblock(); // nothing can run: complete a copy, wake pollers, give up reconvergence; false = deadlock
+  bool help_spinning();
   void report_deadlock();
   size_t last_ = 0;
   int64_t idle_rounds_ = 0;

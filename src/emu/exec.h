@@ -68,6 +68,7 @@ struct Warp {
   int32_t at = 0;               // of the instruction being executed
   int32_t reconvergence = -1, reconverge_pc = -1, frame = -1;
   bool not_yet = false;   // Split::not_yet of the running split, until its poll is executed again
+  bool scattered = false; // reconvergence was given up, and the lanes have not been together since
   bool suspended = false; // the running split must leave: it waits, has ended, or the block has stopped
 
   std::vector<Split> splits; // the others
@@ -75,6 +76,12 @@ struct Warp {
   std::vector<Frame> frames;
   Allocation *last_allocation = nullptr; // of global memory, to find the next access faster
   int64_t executed = 0; // instructions of this warp
+  int64_t quantum = 0;  // instructions left of this turn
+
+  // Strong loads and atomics that give the same values again and again are polls: the warp waits for somebody.
+  std::vector<std::pair<int32_t, uint64_t>> polled; // instruction -> hash of what it last gave
+  int64_t stale_polls = 0;
+  bool spins() const { return stale_polls >= 64; }
 
   template <typename T> T *row(uint32_t at) { return reinterpret_cast<T *>(regs + at); }
   const Inst &inst() const;
@@ -85,7 +92,7 @@ struct Warp {
   bool reported(ErrorKind kind) const;
 
   // warp.cpp
-  void run(int64_t quantum);
+  void run(int64_t instructions);
   bool select_split(); // loads a runnable split, false if there is none
   void store_split();  // puts the running split back
   void branch(uint32_t taken, int32_t target, int32_t meet);
@@ -96,7 +103,8 @@ struct Warp {
   void wait(Waiting why, uint32_t lanes, uint32_t object = 0, uint64_t phase = 0); // at the current instruction
   bool runnable() const;
   bool release_reconvergence(); // lets parked lanes go on unmerged; false if none is parked
-  // .aligned: true if all live lanes execute the instruction, else reports.
+  // .aligned: true if all live lanes execute the instruction, else reports. After reconvergence has been given up it is no
+  // fault of the program that lanes come one after the other: they are gathered here, and false only means "not yet".
   bool converged(uint32_t mask, bool all_present);
   // Member masks by lane (a row) of a .sync instruction executed by `lanes`. Returns the lanes that may execute it now
   // (those of other splits that wait at the same instruction included), or 0 after suspending or reporting.
@@ -105,6 +113,7 @@ struct Warp {
 private:
   void load_split(size_t k);
   bool reconverge();
+  void gather();
   int32_t open_reconvergence(int32_t pc, uint32_t members);
   void drop_lanes(uint32_t lanes); // from every open reconvergence
   void set_reconvergence(int32_t node);

@@ -41,6 +41,7 @@ void atomic(Warp &w, const Inst &i, uint32_t mask) {
   AtomicOp op = AtomicOp(i.mode[2]);
   int64_t element = type_bytes(t), bytes = element * i.n;
   Order order = order_of(i);
+  uint64_t values = mask;
   const uint32_t *rows = w.block->grid.program.lists.data() + i.list;
   const uint32_t *operands = rows + (i.mode[5] ? i.n : 0), *swaps = operands + i.n;
   auto get = [&](uint32_t row, int l) { return element == 8 ? w.row<uint64_t>(row)[l] : w.row<uint32_t>(row)[l]; };
@@ -60,12 +61,14 @@ void atomic(Warp &w, const Inst &i, uint32_t mask) {
       uint64_t old = element == 8   ? update<uint64_t>(at, parallel, next)
                      : element == 4 ? update<uint32_t>(at, parallel, next)
                                     : update<uint16_t>(at, parallel, next);
+      values = values * 31 + old;
       if (!i.mode[5]) continue;
       if (element == 8) w.row<uint64_t>(rows[k])[lane] = old;
       else w.row<uint32_t>(rows[k])[lane] = uint32_t(old);
     }
     strong_write(w, lane, strong_key(p, address), order.release, true);
   }
+  if (i.mode[5]) note_poll(w, values);
 }
 
 // atom.{exch, cas}.b128

@@ -54,6 +54,7 @@ void load(Warp &w, const Inst &i, uint32_t mask) {
   // Lanes that read the same shared bytes are told to the shadow together.
   Block *in = nullptr;
   uint32_t group = 0, at = 0;
+  uint64_t values = mask;
   for (uint32_t m = mask; m; m &= m - 1) {
     int lane = first_lane(m);
     uint64_t address = address_of(w, i, lane);
@@ -66,9 +67,12 @@ void load(Warp &w, const Inst &i, uint32_t mask) {
       note_global(w, lane, p, bytes, Use::Read);
     }
     load_elements(w, i, lane, p.bytes);
-    if (strength != Strength::Weak) strong_read(w, lane, strong_key(p, address), strength == Strength::Acquire);
+    if (strength == Strength::Weak) continue;
+    strong_read(w, lane, strong_key(p, address), strength == Strength::Acquire);
+    for (int64_t k = 0; k < bytes; k++) values = values * 31 + p.bytes[k];
   }
   if (group) note_shared(w, group, kind, *in, at, bytes);
+  if (strength != Strength::Weak) note_poll(w, values);
 }
 
 // Several lanes of one store at the same shared bytes: which value stays is undefined, so they must agree.

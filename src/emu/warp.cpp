@@ -2,6 +2,7 @@
 #include "emu/block.h"
 #include "emu/exec.h"
 #include "support/check.h"
+#include <algorithm>
 #include <cstring>
 
 namespace tkc::emu {
@@ -28,23 +29,24 @@ void Warp::error(ErrorKind kind, int lane, uint64_t address, const std::string &
   if (error_is_fatal(kind) || block->errors.size() >= kMostErrors) block->stopped = suspended = true;
 }
 
-void Warp::run(int64_t quantum) {
+void Warp::run(int64_t instructions) {
   if (!select_split()) return;
   const Inst *code = block->grid.program.code.data();
   suspended = false;
-  int64_t start = quantum;
+  quantum = instructions;
+  int64_t ran = 0;
   while (quantum > 0) {
     at = pc++;
     const Inst &i = code[at];
     uint32_t p = preds[i.guard];
     uint32_t mask = active & (i.guard_negated ? ~p : p);
-    quantum--;
+    quantum--, ran++;
     if (mask) i.run(*this, i, mask);
     if (suspended) break;
     if (pc == reconverge_pc && !reconverge()) break;
   }
-  block->instructions += start - quantum;
-  executed += start - quantum;
+  block->instructions += ran;
+  executed += ran;
   if (active) store_split();
 }
 
@@ -87,7 +89,6 @@ bool Warp::select_split() {
   Cluster &c = *block->cluster;
   size_t chosen = ready.front(); // store_split appends, so this is round robin
   if (ready.size() > 1 && c.grid.options.policy == Policy::Random) chosen = ready[size_t(c.random.below(int64_t(ready.size())))];
-  if (c.grid.options.policy == Policy::Reverse) chosen = ready.back();
   load_split(chosen);
   if (pc == reconverge_pc && !reconverge()) return select_split();
   return true;
@@ -231,6 +232,11 @@ void Warp::exit(uint32_t lanes) {
 }
 
 void Warp::wait(Waiting why, uint32_t lanes, uint32_t object, uint64_t phase) {
+  if (why != Waiting::Barrier && lanes != active) { // the lanes that need not wait go on, at first to here
+    if (pc != reconverge_pc) set_reconvergence(open_reconvergence(pc, active));
+    splits.push_back({active & ~lanes, pc, reconvergence, frame});
+    active = lanes;
+  }
   Split s{active, at, reconvergence, frame, why, lanes, object, phase};
   splits.push_back(s);
   active = 0;
@@ -244,15 +250,31 @@ bool Warp::release_reconvergence() {
     splits.push_back({r.arrived, r.pc, r.parent, r.frame});
     r.members &= ~r.arrived;
     r.arrived = 0;
-    any = true;
+    any = scattered = true;
   }
   return any;
 }
 
+// The running split waits at an .aligned instruction, or, as the last to come, executes it again with all the others.
+void Warp::gather() {
+  uint32_t together = active;
+  auto belongs = [&](const Split &s) {
+    return s.waiting == Waiting::WarpSync && s.pc == at && s.reconvergence == reconvergence && s.frame == frame;
+  };
+  for (const Split &s : splits)
+    if (belongs(s)) together |= s.mask;
+  if (together != live) return wait(Waiting::WarpSync, active);
+  splits.erase(std::remove_if(splits.begin(), splits.end(), belongs), splits.end());
+  active = live;
+  pc = at;
+}
+
 bool Warp::converged(uint32_t mask, bool all_present) {
   uint32_t wanted = all_present ? ~uint32_t(0) : live;
+  if (mask == live) scattered = false;
   if (mask == wanted) return true;
   uint32_t missing = wanted & ~mask;
+  if (scattered && mask == active && (missing & ~live) == 0) return gather(), false;
   std::string why = missing & ~present         ? "the warp has fewer than 32 threads"
                     : missing & ~live          ? "lanes of the warp have exited"
                     : (missing & ~active) == 0 ? "its predicate is false"

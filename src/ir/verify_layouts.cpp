@@ -137,14 +137,17 @@ private:
     for (const char *key : {"shape", "tiling", "transposed"})
       if (!op.attrs.has(key)) return faults_.add(op, "attribute `{}` is missing", key);
     const std::vector<int64_t> &t = op.attrs.ints("tiling");
-    if (t.size() < 3 || t[0] * t[1] * t[2] != f_.warps) return faults_.add(op, "`tiling` is not one of {} warps", f_.warps);
+    if (t.size() != 3 || t[0] * t[1] * t[2] != f_.warps) return faults_.add(op, "`tiling` is not one of {} warps", f_.warps);
     const std::string &name = op.attrs.s("shape");
     if (name == "fma") return equal(op, "accumulator and result", op.results, 0, op.operands, 2);
-    const MmaShape *shape = find_mma_shape(name, op.operand(0)->type.dtype);
-    if (!shape) return faults_.add(op, "there is no instruction {} of {}", name, dtype_name(op.operand(0)->type.dtype));
-    WarpTiling tiling{t[0], t[1], t[2], t.size() > 3 && t[3] != 0};
+    // The instruction's A is the tile's B where the product is transposed; f32 operands are rounded to tf32.
+    bool transposed = op.attrs.i("transposed") != 0;
+    DType dtype = op.operand(transposed ? 1 : 0)->type.dtype;
+    const MmaShape *shape = find_mma_shape(name, dtype == DType::F32 ? DType::TF32 : dtype);
+    if (!shape) return faults_.add(op, "there is no instruction {} of {}", name, dtype_name(dtype));
+    WarpTiling tiling{t[0], t[1], t[2], op.attrs.i_or("interleave", 0) != 0};
     auto operand = [&](const Value *v, Role role, const char *what) {
-      RegLayout want = mma_operand_layout(*shape, role, v->type.shape, tiling, op.attrs.i("transposed") != 0);
+      RegLayout want = mma_operand_layout(*shape, role, v->type.shape, tiling, transposed);
       if (!same_lanes(*v->layout, want) || !register_map(*v->layout, want))
         faults_.add(op, "{} has layout {}; the instruction needs {}", what, v->layout->to_string(), want.to_string());
     };

@@ -63,7 +63,7 @@ private:
     std::string out = fmt::format("{}", int(op.kind));
     for (int64_t id : ids) out += fmt::format(" {}", id);
     for (const auto &[name, value] : op.attrs.list())
-      if (name != "in_bounds" && name != "divisor") out += " " + name + "=" + ir::print_attr(value);
+      if (name != "in_bounds" && name != "divisor" && name != "extent_divisor") out += " " + name + "=" + ir::print_attr(value);
     for (const Value *v : op.results) out += v->layout ? " " + v->type.str() + v->layout->to_string() : " " + v->type.str();
     return out;
   }

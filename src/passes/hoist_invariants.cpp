@@ -7,7 +7,7 @@
 // Method: inner loops first, so that an op leaves as many loops as it can. The loop may run zero times, so only ops that
 // are harmless to run in vain move: no integer division that may be by zero, no index into a tensor that must lie
 // inside it, unless constant bounds say that the loop runs. Loads of tensors that are never written move (outside their
-// tensor they read nothing) and lose the facts `in_bounds` and `divisor`, which may hold in the loop only.
+// tensor they read nothing) and lose the facts of annotate_accesses, which may hold in the loop only.
 //
 // Limits: ops in a branch inside the loop, ops with regions, and while loops are left alone. Register pressure is not
 // considered: what moves was computed from values that live across the loop anyway.
@@ -64,8 +64,7 @@ private:
       if (invariant) {
         moved.push_back(op);
         op->block = loop->block;
-        op->attrs.erase("in_bounds");
-        op->attrs.erase("divisor");
+        for (const char *fact : {"in_bounds", "divisor", "extent_divisor"}) op->attrs.erase(fact);
       } else {
         inside.insert(op->results.begin(), op->results.end());
       }

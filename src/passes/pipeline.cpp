@@ -1,5 +1,6 @@
 // The pass list: what happens to a kernel between sema and code generation.
 #include "ir/op_def.h"
+#include "passes/cleanup.h"
 #include "passes/layout_choice.h"
 #include "passes/passes.h"
 
@@ -12,15 +13,24 @@ bool infer_layouts(ir::Function &f, PassContext &context) {
     return true;
   }
   apply_layouts(f, d);
+  // One pass with the search: there is no stage between "no layouts" and "conversions through memory are explicit".
+  lower_conversions(f, context);
   return true;
 }
 
 std::vector<Pass> pipeline() {
   return {
-      // Decide and write the layout of every tile; products get their instruction and tiling.
-      {"infer_layouts", "layouts by cost: products, loads, loop-carried tiles", infer_layouts, std::nullopt, false},
-      // From here on every tile has a layout, and only conversions inside a warp are left as convert_layout.
-      {"lower_conversions", "conversions through shared memory become store and load", lower_conversions, ir::Stage::laid_out, false},
+      // Sema emits naive code: fold first, so that the others see constants and few ops.
+      {"fold_constants", "constants and identities", fold_constants},
+      {"common_subexpressions", "equal pure ops once", common_subexpressions},
+      {"fuse_product_sum", "mma(a, b) + c becomes mma(a, b, c)", fuse_product_sum},
+      {"hoist_invariants", "what a loop does not change, before it", hoist_invariants},
+      {"dead_code", "ops without users or effects", dead_code},
+      // Bounds and divisibility of accesses, from the grid and the `where` facts; the layout costs ask for them.
+      {"annotate_accesses", "which accesses need no mask, and how wide they may be", annotate_accesses},
+      // Decide and write the layout of every tile; products get their instruction and tiling. From here on every tile has a
+      // layout, and only conversions inside a warp are left as convert_layout.
+      {"infer_layouts", "layouts by cost: products, loads, loop-carried tiles", infer_layouts, ir::Stage::laid_out, false},
       // Shared memory by live range; needs all scratch to be explicit.
       {"allocate_shared", "offsets in shared memory", allocate_shared, std::nullopt, false},
       // Needs the offsets: two buffers conflict where their bytes do.

@@ -1,6 +1,7 @@
 #include "syntax/parse.h"
 #include "TkLexer.h"
 #include "TkParser.h"
+#include "support/check.h"
 #include "syntax/build_ast.h"
 #include "syntax/source_text.h"
 #include <algorithm>
@@ -15,6 +16,7 @@ using antlr4::Token;
 
 // A file of garbage gets this many errors and no more.
 constexpr int64_t kMaxErrors = 100;
+constexpr const char *kGivingUp = "too many errors; the rest of the file is not read";
 
 bool starts_declaration(size_t type) { return type >= P::IMPORT && type <= P::BENCH; }
 bool is_keyword(size_t type) { return type >= P::IMPORT && type <= P::NONE; }
@@ -89,7 +91,9 @@ private:
       }
       l.end = int32_t(tokens_[last]->getStopIndex()) + 1;
       bad_character(l);
-      return ++errors_ < kMaxErrors;
+      if (++errors_ < kMaxErrors) return true;
+      error(l, kGivingUp);
+      return false;
     }
     default: return true;
     }
@@ -396,10 +400,21 @@ private:
     return p->getATN().nextTokens(p->getATN().states[p->getState()]);
   }
   void collect(const Token *t, const antlr4::misc::IntervalSet &next) {
-    if (t->getTokenIndex() != seen_at_) expected_.clear();
+    if (t->getTokenIndex() != seen_at_) decisions_.clear();
     seen_at_ = t->getTokenIndex();
-    for (const antlr4::misc::Interval &i : next.getIntervals())
-      for (ssize_t k = i.a; k <= i.b; k++) expected_.insert(size_t(k));
+    decisions_.push_back(&next);
+  }
+  static void add(std::set<size_t> &out, const antlr4::misc::IntervalSet &tokens) {
+    for (const antlr4::misc::Interval &i : tokens.getIntervals())
+      for (ssize_t k = i.a; k <= i.b; k++) out.insert(size_t(k));
+  }
+  // What all decisions at the current token could have taken, and what may stand there by the rules being parsed.
+  std::set<size_t> expected_at(antlr4::Parser *p, const Token *t) const {
+    std::set<size_t> out;
+    add(out, p->getExpectedTokens());
+    if (t->getTokenIndex() == seen_at_)
+      for (const antlr4::misc::IntervalSet *next : decisions_) add(out, *next);
+    return out;
   }
 
   // Skips to the end of the statement or header `rule`; takes the `;` only if `whole`, when nobody else will.
@@ -463,10 +478,9 @@ private:
   void report(antlr4::Parser *p, const Token *t) {
     const Token *before = p->getTokenStream()->LT(-1);
     if (follows_lexical_error(p, t)) return;
-    collect(t, p->getExpectedTokens());
-    Expected expected(expected_);
+    Expected expected(expected_at(p, t));
     SourceLoc at = token_loc(file_, t);
-    std::string text = special_case(p, t, before);
+    std::string text = special_case(p, t, before, expected);
     if (text.empty()) {
       bool type_position = before && (before->getType() == P::COLON || before->getType() == P::ARROW) &&
                            p->getContext()->getRuleIndex() != P::RuleCheckItem &&
@@ -483,7 +497,9 @@ private:
     Diagnostic &d = diagnostics_.report(at, DiagKind::syntax, text);
     if (expected.has(P::RBRACE) && (t->getType() == Token::EOF || starts_declaration(t->getType())))
       note_open_brace(p, d);
-    if (++errors_ >= kMaxErrors) throw TooManyErrors();
+    if (++errors_ < kMaxErrors) return;
+    diagnostics_.report(token_loc(file_, t), DiagKind::syntax, kGivingUp);
+    throw TooManyErrors();
   }
 
   // What a broken token leads to says nothing new.
@@ -502,7 +518,7 @@ private:
   }
 
   // Texts that say more than what was expected; "" if there is none.
-  std::string special_case(antlr4::Parser *p, const Token *t, const Token *before) const {
+  std::string special_case(antlr4::Parser *p, const Token *t, const Token *before, const Expected &expected) const {
     size_t rule = p->getContext()->getRuleIndex();
     if (t->getType() == P::RESERVED) return fmt::format("{} is reserved for a later version of the language", shown(t));
     if (!before) return "";
@@ -516,7 +532,7 @@ private:
       return "a kernel returns nothing: its results are `out` parameters";
     if ((block_of == P::RuleIfStmt || block_of == P::RuleWhileStmt) && t->getType() == P::ASSIGN)
       return "unexpected `=`, expected `{`; `==` compares";
-    if (expected_.count(P::STAR) && (t->getText() == "and" || t->getText() == "or"))
+    if (expected.has(P::STAR) && (t->getText() == "and" || t->getText() == "or"))
       return fmt::format("`{}` is written `{}`", t->getText(), t->getText() == "and" ? "&&" : "||");
     if (rule == P::RuleStatement && t->getType() != P::RBRACE && starts_keyword_statement(t->getType()))
       return fmt::format("an annotation cannot stand before `{}`", t->getText());
@@ -526,17 +542,14 @@ private:
   int32_t file_;
   const SourceFile &source_;
   Diagnostics &diagnostics_;
-  std::set<size_t> expected_;
-  size_t seen_at_ = SIZE_MAX; // index of the token that `expected_` is about
+  std::vector<const antlr4::misc::IntervalSet *> decisions_; // the parser's own sets, met at token seen_at_
+  size_t seen_at_ = SIZE_MAX;
   int64_t errors_ = 0;
 };
 
 } // namespace
 
-std::unique_ptr<ast::File> parse_file(int32_t file_id, Diagnostics &diagnostics) {
-  const SourceFile &source = diagnostics.sources().file(file_id);
-  int64_t errors_before = diagnostics.error_count();
-  if (!check_bytes(file_id, source, diagnostics)) return nullptr;
+static std::unique_ptr<ast::File> parse_text(int32_t file_id, const SourceFile &source, Diagnostics &diagnostics) {
   antlr4::ANTLRInputStream input(ascii_image(source.text()));
   tkgrammar::TkLexer lexer(&input);
   lexer.removeErrorListeners();
@@ -547,25 +560,29 @@ std::unique_ptr<ast::File> parse_file(int32_t file_id, Diagnostics &diagnostics)
   tkgrammar::TkParser parser(&tokens);
   parser.removeErrorListeners();
   auto *simulator = parser.getInterpreter<antlr4::atn::ParserATNSimulator>();
-  antlr4::ParserRuleContext *tree = nullptr;
   try {
     // A file without errors needs neither full contexts nor recovery.
     simulator->setPredictionMode(antlr4::atn::PredictionMode::SLL);
     parser.setErrorHandler(std::make_shared<antlr4::BailErrorStrategy>());
-    tree = parser.file();
-  } catch (const antlr4::ParseCancellationException &) { tree = nullptr; }
-  bool broken = !tree;
-  if (broken) {
-    parser.reset();
+    return build_ast(parser.file(), false, file_id, diagnostics);
+  } catch (const antlr4::ParseCancellationException &) { parser.reset(); }
+  try {
     simulator->setPredictionMode(antlr4::atn::PredictionMode::LL);
     parser.setErrorHandler(std::make_shared<ErrorStrategy>(file_id, source, diagnostics));
-    try {
-      tree = parser.file();
-    } catch (const TooManyErrors &) { return nullptr; }
-  }
-  std::unique_ptr<ast::File> out = build_ast(tree, broken, file_id, diagnostics);
-  bool empty = out->imports.empty() && out->consts.empty() && out->enums.empty() && out->functions.empty() &&
-               out->checks.empty();
+    return build_ast(parser.file(), true, file_id, diagnostics);
+  } catch (const TooManyErrors &) { return nullptr; }
+}
+
+std::unique_ptr<ast::File> parse_file(int32_t file_id, Diagnostics &diagnostics) {
+  const SourceFile &source = diagnostics.sources().file(file_id);
+  int64_t errors_before = diagnostics.error_count();
+  if (!check_bytes(file_id, source, diagnostics)) return nullptr;
+  std::unique_ptr<ast::File> out;
+  try {
+    out = parse_text(file_id, source, diagnostics);
+  } catch (const std::exception &e) { TKC_UNREACHABLE("parsing `{}`: {}", source.name(), e.what()); }
+  bool empty = !out || (out->imports.empty() && out->consts.empty() && out->enums.empty() && out->functions.empty() &&
+                        out->checks.empty());
   if (empty && diagnostics.error_count() == errors_before)
     diagnostics.report({file_id, 0, 0}, DiagKind::empty_file, source.name());
   return empty ? nullptr : std::move(out);

@@ -1,0 +1,250 @@
+#include "driver/execute.h"
+#include "interp/interp.h"
+#include <bit>
+#include <cstring>
+#include <thread>
+
+namespace tkc::driver {
+
+std::string_view executor_name(Executor e) {
+  switch (e) {
+  case Executor::Interp: return "interpreter";
+  case Executor::Emu: return "PTX emulator";
+  case Executor::Gpu: return "GPU";
+  }
+  return "";
+}
+
+static ir::SizeExpr::Lookup lookup(const LaunchData &data) {
+  return [&](const std::string &name) -> std::optional<int64_t> {
+    if (auto it = data.sizes.find(name); it != data.sizes.end()) return it->second;
+    if (auto it = data.scalars.find(name); it != data.scalars.end()) return int64_t(it->second);
+    return std::nullopt;
+  };
+}
+
+Result<std::vector<int64_t>> extents(const ir::Function &f, const ir::Param &p, const LaunchData &data) {
+  std::vector<int64_t> out;
+  for (const ir::SizeExpr &d : p.dims) {
+    auto v = d.eval(lookup(data));
+    if (!v) return failure("kernel `{}`: the extent {} of `{}` has no value; give every size, for example --size M=64", f.name, d.str(), p.name);
+    if (*v < 0 || *v > INT32_MAX) return failure("kernel `{}`: the extent {} of `{}` is {}", f.name, d.str(), p.name, *v);
+    out.push_back(*v);
+  }
+  return out;
+}
+
+Result<std::vector<int64_t>> launch_grid(const ir::Function &f, const LaunchData &data, const SourceManager &sources) {
+  for (size_t i = 0; i < f.facts.size(); i++) {
+    auto v = f.facts[i].eval(lookup(data));
+    if (!v) return failure("`where {}` has no value for these sizes", f.facts[i].str());
+    if (!*v) return failure("{}: `where {}` does not hold for these sizes", sources.describe(f.fact_locs[i]), f.facts[i].str());
+  }
+  std::vector<int64_t> grid;
+  int64_t total = 1;
+  for (const ir::SizeExpr &g : f.grid) {
+    auto v = g.eval(lookup(data));
+    if (!v || *v < 0) return failure("the grid extent {} has no value for these sizes", g.str());
+    if (__builtin_mul_overflow(total, *v, &total) || total > INT32_MAX) return failure("the grid has more than {} blocks", INT32_MAX);
+    grid.push_back(*v);
+  }
+  return grid;
+}
+
+bool may_use_aligned(const ir::Function &f, const LaunchData &data) {
+  for (size_t i = 0; i < f.params.size(); i++) {
+    const ir::Param &p = f.params[i];
+    if (!p.type.is_tensor() || !p.present || p.type.rank() < 2) continue;
+    // Dense tensors: every stride but the innermost is a multiple of the innermost extent.
+    int64_t row = data.tensors[i].shape.back() * dtype_bits(p.type.dtype) / 8;
+    if (row % codegen::kAlignedBytes) return false;
+  }
+  return true;
+}
+
+Blob parameter_blob(const ir::Function &f, const codegen::KernelAbi &abi, const LaunchData &data,
+                    const std::function<uint64_t(size_t)> &address) {
+  Blob out;
+  out.bytes.resize(size_t(abi.param_bytes()));
+  auto put = [&](const codegen::AbiParam &p, uint64_t bits) {
+    std::memcpy(out.bytes.data() + p.offset, &bits, size_t(p.bytes)); // little-endian
+    out.offsets.push_back(p.offset);
+  };
+  auto index = [&](const std::string &name) {
+    for (size_t i = 0; i < f.params.size(); i++)
+      if (f.params[i].name == name) return i;
+    TKC_UNREACHABLE("no parameter `{}`", name);
+  };
+  using Kind = codegen::AbiParam::Kind;
+  for (const codegen::AbiParam &p : abi.params) {
+    switch (p.kind) {
+    case Kind::Pointer: put(p, address(index(p.tensor))); break;
+    case Kind::Stride: {
+      const HostTensor &t = data.tensors[index(p.tensor)];
+      int64_t stride = 1;
+      for (size_t d = size_t(p.dim) + 1; d < t.shape.size(); d++) stride *= t.shape[d];
+      put(p, uint64_t(stride));
+      break;
+    }
+    case Kind::Scalar: {
+      auto it = data.scalars.find(p.name);
+      double v = it == data.scalars.end() ? 0 : it->second;
+      put(p, is_float(p.type) ? encode_float(p.type, round_to(p.type, v)) : uint64_t(wrap_to(p.type, int64_t(v))));
+      break;
+    }
+    case Kind::Size: put(p, uint64_t(data.sizes.at(p.name))); break;
+    }
+  }
+  return out;
+}
+
+// ---- interpreter
+
+static void to_storage(const HostTensor &t, interp::Storage &s) {
+  s.dtype = t.dtype;
+  auto n = size_t(t.count());
+  if (is_float(t.dtype)) {
+    s.f.resize(n);
+    t.get_range(0, s.f);
+  } else {
+    s.i.resize(n);
+    for (size_t k = 0; k < n; k++) s.i[k] = t.get_int(int64_t(k));
+  }
+}
+
+Status run_interp(const ir::Function &f, LaunchData &data, const SourceManager &sources, std::string &printed) {
+  auto grid = launch_grid(f, data, sources);
+  if (!grid) return grid.failed();
+  interp::Launch launch;
+  launch.function = &f;
+  launch.grid = *grid;
+  launch.threads = std::max(1u, std::thread::hardware_concurrency());
+  launch.print = [&](const std::string &s) { printed += s; };
+  std::vector<std::unique_ptr<interp::Storage>> storages(f.params.size());
+  for (size_t i = 0; i < f.params.size(); i++) {
+    const ir::Param &p = f.params[i];
+    if (!p.present) continue;
+    if (p.type.is_tensor()) {
+      storages[i] = std::make_unique<interp::Storage>();
+      storages[i]->name = p.name;
+      to_storage(data.tensors[i], *storages[i]);
+      interp::TensorRef ref;
+      ref.storage = storages[i].get();
+      ref.extents = data.tensors[i].shape;
+      ref.strides.assign(ref.extents.size(), 1);
+      for (size_t d = ref.extents.size(); d-- > 1;) ref.strides[d - 1] = ref.strides[d] * ref.extents[d];
+      launch.args.emplace_back(ref);
+    } else {
+      interp::Tile t(p.type.dtype, {});
+      auto it = data.scalars.find(p.name);
+      double v = it == data.scalars.end() ? 0 : it->second;
+      if (t.is_float()) t.f[0] = round_to(t.dtype, v);
+      else t.i[0] = wrap_to(t.dtype, int64_t(v));
+      launch.args.emplace_back(t);
+    }
+  }
+  for (const std::string &s : f.sizes) {
+    interp::Tile t(DType::I32, {});
+    t.i[0] = data.sizes.at(s);
+    launch.args.emplace_back(t);
+  }
+  interp::Result r = interp::run(launch);
+  if (r.trap) {
+    std::string at = sources.describe(r.trap->loc);
+    return failure("{}{}", at.empty() ? "" : at + ": ", r.trap->message);
+  }
+  for (size_t i = 0; i < f.params.size(); i++) {
+    if (!storages[i] || f.params[i].mode == ir::ParamMode::In) continue;
+    HostTensor &t = data.tensors[i];
+    if (is_float(t.dtype)) t.set_range(0, storages[i]->f);
+    else
+      for (size_t k = 0; k < storages[i]->i.size(); k++) t.set_int(int64_t(k), storages[i]->i[k]);
+  }
+  return {};
+}
+
+// ---- emulator
+
+Status run_emu(const CompiledKernel &kernel, LaunchData &data, const SourceManager &sources, const EmuSettings &settings,
+               std::string &printed) {
+  const ir::Function &f = *kernel.function;
+  auto grid = launch_grid(f, data, sources);
+  if (!grid) return grid.failed();
+  emu::ParseResult parsed = emu::parse_ptx(kernel.code.ptx);
+  if (!parsed.module) {
+    const auto &e = parsed.errors.front();
+    return failure("PTX line {}: {}", e.line, e.message);
+  }
+  emu::Memory memory;
+  std::vector<uint64_t> addresses(f.params.size(), 0);
+  for (size_t i = 0; i < f.params.size(); i++) {
+    const ir::Param &p = f.params[i];
+    if (!p.type.is_tensor() || !p.present) continue;
+    emu::Memory::Attributes a;
+    a.readonly = p.mode == ir::ParamMode::In;
+    addresses[i] = memory.allocate(int64_t(data.tensors[i].bytes.size()), p.name, a);
+    if (uint8_t *host = memory.host(addresses[i])) std::memcpy(host, data.tensors[i].bytes.data(), data.tensors[i].bytes.size());
+  }
+  const codegen::KernelAbi &abi = kernel.code.abis[may_use_aligned(f, data) ? 0 : 1];
+  emu::Launch launch;
+  launch.grid[0] = 1;
+  for (int64_t g : *grid) launch.grid[0] *= g;
+  launch.block[0] = abi.threads;
+  launch.dynamic_shared = abi.shared_bytes;
+  launch.params = parameter_blob(f, abi, data, [&](size_t i) { return addresses[i]; }).bytes;
+  if (launch.grid[0] > 0) {
+    emu::Report r = emu::run(*parsed.module, abi.entry, memory, launch, settings.options);
+    printed += r.printed;
+    if (!r.ok()) return failure("{}", emu::to_string(r.errors.front()));
+  }
+  for (size_t i = 0; i < f.params.size(); i++)
+    if (f.params[i].type.is_tensor() && f.params[i].present && f.params[i].mode != ir::ParamMode::In)
+      if (uint8_t *host = memory.host(addresses[i])) std::memcpy(data.tensors[i].bytes.data(), host, data.tensors[i].bytes.size());
+  return {};
+}
+
+// ---- GPU
+
+Status run_gpu(Device &device, const CompiledKernel &kernel, LaunchData &data, const SourceManager &sources, double limit_seconds) {
+  const ir::Function &f = *kernel.function;
+  auto grid = launch_grid(f, data, sources);
+  if (!grid) return grid.failed();
+  auto module = Module::load_ptx(device, kernel.code.ptx);
+  if (!module) return module.failed();
+  const codegen::KernelAbi &abi = kernel.code.abis[may_use_aligned(f, data) ? 0 : 1];
+  auto entry = module->kernel(abi.entry);
+  if (!entry) return entry.failed();
+  auto stream = Stream::create(device);
+  if (!stream) return stream.failed();
+  std::vector<std::optional<Buffer>> buffers(f.params.size());
+  for (size_t i = 0; i < f.params.size(); i++) {
+    if (!f.params[i].type.is_tensor() || !f.params[i].present) continue;
+    auto b = Buffer::allocate(device, int64_t(data.tensors[i].bytes.size()), 4096);
+    if (!b) return b.failed();
+    TKC_TRY(b->upload(data.tensors[i]));
+    buffers[i].emplace(std::move(*b));
+  }
+  Blob blob = parameter_blob(f, abi, data, [&](size_t i) { return uint64_t(buffers[i]->address()); });
+  tkc::Launch how;
+  how.grid[0] = 1;
+  for (int64_t g : *grid) how.grid[0] *= g;
+  how.block[0] = abi.threads;
+  how.dynamic_shared = abi.shared_bytes;
+  if (how.grid[0] > 0) {
+    TKC_TRY(launch(*entry, how, Params::from_blob(blob.bytes, blob.offsets), *stream));
+    TKC_TRY(stream->wait(limit_seconds));
+  }
+  for (size_t i = 0; i < f.params.size(); i++) {
+    if (!buffers[i]) continue;
+    auto guards = buffers[i]->check_guards();
+    if (!guards) return guards.failed();
+    if (*guards) return failure("{}", (*guards)->to_string(f.params[i].name));
+    if (f.params[i].mode == ir::ParamMode::In) continue;
+    auto t = buffers[i]->download(data.tensors[i].dtype, data.tensors[i].shape);
+    if (!t) return t.failed();
+    data.tensors[i] = std::move(*t);
+  }
+  return {};
+}
+
+} // namespace tkc::driver

@@ -1,0 +1,45 @@
+// One launch of a kernel on some executor, with tensors in host memory: what run and verify are made of.
+#pragma once
+#include "driver/compile.h"
+#include "emu/emu.h"
+#include "runtime/device.h"
+#include "runtime/host_tensor.h"
+
+namespace tkc::driver {
+
+enum class Executor : uint8_t { Interp, Emu, Gpu };
+std::string_view executor_name(Executor e);
+
+// Run-time sizes and scalars by name, tensors in the order of ir::Function::params (absent ones empty).
+struct LaunchData {
+  std::map<std::string, int64_t> sizes;
+  std::map<std::string, double> scalars;
+  std::vector<HostTensor> tensors;
+};
+
+// Extents of a parameter, or a message.
+Result<std::vector<int64_t>> extents(const ir::Function &f, const ir::Param &p, const LaunchData &data);
+// The grid; checks the `where` facts and the ranges of the sizes.
+Result<std::vector<int64_t>> launch_grid(const ir::Function &f, const LaunchData &data, const SourceManager &sources);
+// Whether the entry that assumes 16-byte aligned pitches may be used (bases always are: we allocate them).
+bool may_use_aligned(const ir::Function &f, const LaunchData &data);
+// The kernel parameters in the order of the ABI; `address` gives a tensor's base by its parameter index.
+struct Blob {
+  std::vector<uint8_t> bytes;
+  std::vector<int64_t> offsets;
+};
+Blob parameter_blob(const ir::Function &f, const codegen::KernelAbi &abi, const LaunchData &data,
+                    const std::function<uint64_t(size_t)> &address);
+
+struct EmuSettings {
+  emu::Options options;
+};
+
+// Each runs the kernel and replaces the tensors that it writes. Messages name what went wrong (trap, emulator errors with
+// PTX and source lines, guard bands, driver faults).
+Status run_interp(const ir::Function &typed, LaunchData &data, const SourceManager &sources, std::string &printed);
+Status run_emu(const CompiledKernel &kernel, LaunchData &data, const SourceManager &sources, const EmuSettings &settings,
+               std::string &printed);
+Status run_gpu(Device &device, const CompiledKernel &kernel, LaunchData &data, const SourceManager &sources, double limit_seconds);
+
+} // namespace tkc::driver

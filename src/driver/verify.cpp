@@ -1,0 +1,269 @@
+#include "driver/verify.h"
+#include "interp/interp.h"
+#include "runtime/generators.h"
+#include <chrono>
+
+namespace tkc::driver {
+
+bool CaseResult::pass() const {
+  if (!error.empty()) return false;
+  for (const auto &[name, c] : outputs)
+    if (!c.pass) return false;
+  return true;
+}
+
+// The tile that stands for a tensor in a reference: f64, i64 or bool.
+static DType host_dtype(DType t) { return is_float(t) ? DType::F64 : is_bool(t) ? DType::Bool : DType::I64; }
+
+static interp::Tile to_tile(const HostTensor &t) {
+  interp::Tile out(host_dtype(t.dtype), t.shape);
+  if (out.is_float()) t.get_range(0, out.f);
+  else
+    for (int64_t k = 0; k < t.count(); k++) out.i[size_t(k)] = t.get_int(k);
+  return out;
+}
+
+static Result<std::vector<interp::Value>> call(const sema::HostFunction &h, std::vector<interp::Value> args, uint64_t seed,
+                                               const SourceManager &sources) {
+  const ir::Function &f = *h.fn;
+  size_t given = args.size();
+  for (size_t g = 0; g < h.generators.size(); g++) {
+    const sema::GeneratorCall &call = h.generators[g];
+    const ir::Type &t = f.params[given + g].type;
+    auto kind = parse_fill_kind(call.kind == "edge" ? "edges" : call.kind);
+    if (!kind) return failure("no generator `{}`", call.kind);
+    auto fill = make_fill(*kind, call.args);
+    if (!fill) return fill.failed();
+    interp::Tile tile(t.dtype, t.shape);
+    std::vector<double> values = fill_values(*fill, t.dtype, tile.size(), stream_seed(seed, int64_t(g)));
+    if (tile.is_float()) tile.f = std::move(values);
+    else
+      for (size_t k = 0; k < values.size(); k++) tile.i[k] = int64_t(values[k]);
+    args.emplace_back(std::move(tile));
+  }
+  interp::Launch launch;
+  launch.function = &f;
+  launch.args = std::move(args);
+  interp::Result r = interp::run(launch);
+  if (r.trap) {
+    std::string at = sources.describe(r.trap->loc);
+    return failure("{}{}", at.empty() ? "" : at + ": ", r.trap->message);
+  }
+  return std::move(r.results);
+}
+
+static sema::Numbers numbers_of(const ir::Function &f, const sema::CaseSpec &c) {
+  sema::Numbers out = c.numbers;
+  for (const auto &[name, text] : f.bindings) {
+    char *end = nullptr;
+    double v = std::strtod(text.c_str(), &end);
+    if (!text.empty() && !*end) out.emplace(name, v);
+  }
+  return out;
+}
+
+Result<LaunchData> make_data(sema::Program &program, const ast::Check *check, const ir::Function &f,
+                             const sema::CaseSpec &c, uint64_t seed, Diagnostics &diags) {
+  LaunchData data;
+  for (const std::string &s : f.sizes) {
+    auto it = c.numbers.find(s);
+    if (it == c.numbers.end()) return failure("case `{}` gives no value for the size `{}`", c.name, s);
+    data.sizes[s] = int64_t(it->second);
+  }
+  for (const ir::Param &p : f.params)
+    if (!p.type.is_tensor())
+      if (auto it = c.numbers.find(p.name); it != c.numbers.end()) data.scalars[p.name] = it->second;
+  data.tensors.resize(f.params.size());
+  sema::Numbers numbers = numbers_of(f, c);
+  // Shapes first: an input may use those before it.
+  std::vector<sema::HostArg> args;
+  std::vector<interp::Value> values;
+  for (size_t i = 0; i < f.params.size(); i++) {
+    const ir::Param &p = f.params[i];
+    const ast::Input *input = nullptr;
+    if (check)
+      for (const ast::Input &in : check->inputs)
+        if (in.name.text == p.name) input = &in;
+    if (!p.type.is_tensor()) {
+      if (input) { // a scalar by an expression
+        auto h = sema::build_input(program, *check, *input, numbers, args, {p.name, host_dtype(p.type.dtype), {}}, diags);
+        if (!h) return failure("input `{}` has errors", p.name);
+        auto r = call(*h, values, stream_seed(seed, int64_t(i)), diags.sources());
+        if (!r) return r.failed();
+        data.scalars[p.name] = std::get<interp::Tile>((*r)[0]).as_f(0);
+      } else if (!data.scalars.count(p.name)) {
+        return failure("case `{}` gives no value for the scalar `{}`", c.name, p.name);
+      }
+      numbers.emplace(p.name, data.scalars[p.name]);
+      continue;
+    }
+    if (!p.present) continue;
+    auto shape = extents(f, p, data);
+    if (!shape) return shape.failed();
+    HostTensor t = HostTensor::zeros(p.type.dtype, *shape);
+    if (p.mode == ir::ParamMode::Out) {
+      poison(t);
+    } else if (input) {
+      auto h = sema::build_input(program, *check, *input, numbers, args, {p.name, host_dtype(p.type.dtype), *shape}, diags);
+      if (!h) return failure("input `{}` has errors", p.name);
+      auto r = call(*h, values, stream_seed(seed, int64_t(i)), diags.sources());
+      if (!r) return r.failed();
+      const auto &tile = std::get<interp::Tile>((*r)[0]);
+      if (tile.is_float()) t.set_range(0, tile.f);
+      else
+        for (int64_t k = 0; k < t.count(); k++) t.set_int(k, tile.i[size_t(k)]);
+    } else {
+      std::vector<double> two = {0, 1}, small = {-8, 8}, coin = {0.5};
+      auto fill = is_float(p.type.dtype) ? make_fill(FillKind::Normal, two)
+                  : is_bool(p.type.dtype) ? make_fill(FillKind::Bernoulli, coin)
+                                          : make_fill(FillKind::Integers, small);
+      if (!fill) return fill.failed();
+      t = fill_tensor(*fill, p.type.dtype, *shape, stream_seed(seed, int64_t(i)));
+    }
+    if (p.mode != ir::ParamMode::Out) {
+      args.push_back({p.name, host_dtype(p.type.dtype), *shape});
+      values.emplace_back(to_tile(t));
+    }
+    data.tensors[i] = std::move(t);
+  }
+  return data;
+}
+
+// What rounding to the dtype leaves of an f64 result; a block's own `tolerance` replaces it.
+static Tolerance default_tolerance(DType t) {
+  Tolerance out;
+  if (!is_float(t)) {
+    out.exact = true;
+    return out;
+  }
+  switch (t) {
+  case DType::F64: out.rms = 1e-12; break;
+  case DType::F32: out.rms = 1e-5; break;
+  case DType::TF32:
+  case DType::F16: out.rms = 1e-3; break;
+  case DType::BF16: out.rms = 4e-3; break;
+  default: out.rms = 6e-2; break;
+  }
+  return out;
+}
+
+static Tolerance tolerance_of(const ast::Check &check, const std::string &name, DType t, Diagnostics &diags) {
+  Tolerance out = default_tolerance(t);
+  for (const ast::Tolerance &tol : check.tolerances) {
+    bool mine = false;
+    for (const ast::Name &n : tol.outputs) mine |= n.text == name;
+    if (!mine) continue;
+    out = Tolerance{};
+    for (const ast::ToleranceItem &item : tol.items) {
+      if (item.measure.text == "exact") {
+        out.exact = true;
+        continue;
+      }
+      double v = item.value->kind == ast::ExprKind::Float ? item.value->float_value : double(item.value->int_value);
+      bool literal = item.value->kind == ast::ExprKind::Float || item.value->kind == ast::ExprKind::Int;
+      if (item.measure.text == "rms" && literal) out.rms = v;
+      else if (item.measure.text == "max" && literal) out.max_abs = v;
+      else diags.report(item.measure.loc, DiagKind::bad_check, "a tolerance is `rms NUMBER`, `max NUMBER` or `exact`");
+    }
+  }
+  return out;
+}
+
+static CaseResult run_case(sema::Program &program, const ast::Function &kernel, const ast::Check &check,
+                           const sema::CaseSpec &c, const VerifyOptions &o, Diagnostics &diags) {
+  CaseResult out;
+  out.kernel = kernel.name.text;
+  out.name = c.name;
+  auto start = std::chrono::steady_clock::now();
+  auto fail = [&](const Error &e) {
+    out.error = e.message;
+    out.error_kind = e.kind;
+    return out;
+  };
+  sema::InstanceSpec spec = c.spec;
+  for (const auto &[k, v] : o.overrides.params) spec.params[k] = v;
+  auto typed = sema::instantiate(program, kernel, spec, o.compile.target, diags);
+  if (!typed) return fail(failure("the kernel has errors"));
+  auto data = make_data(program, &check, *typed, c, o.seed, diags);
+  if (!data) return fail(data.failed());
+  LaunchData before = *data;
+  Status ran;
+  if (o.executor == Executor::Interp) {
+    ran = run_interp(*typed, *data, diags.sources(), out.printed);
+  } else {
+    auto compiled = compile_kernel(program, kernel, spec, o.compile, diags);
+    if (!compiled) return fail(failure("the kernel has errors"));
+    if (o.executor == Executor::Emu) ran = run_emu(*compiled, *data, diags.sources(), o.emu, out.printed);
+    else ran = run_gpu(*o.device, *compiled, *data, diags.sources(), o.limit_seconds);
+  }
+  if (!ran) return fail(ran.failed());
+  std::vector<sema::HostArg> args;
+  std::vector<interp::Value> values;
+  for (size_t i = 0; i < typed->params.size(); i++) {
+    const ir::Param &p = typed->params[i];
+    if (!p.type.is_tensor() || !p.present || p.mode == ir::ParamMode::Out) continue;
+    args.push_back({p.name, host_dtype(p.type.dtype), before.tensors[i].shape});
+    values.emplace_back(to_tile(before.tensors[i]));
+  }
+  sema::Numbers numbers = numbers_of(*typed, c);
+  for (const auto &[k, v] : data->scalars) numbers.emplace(k, v);
+  std::set<std::string> compared;
+  for (const ast::Binding &b : check.bindings) {
+    auto h = sema::build_expected(program, check, b, numbers, args, diags);
+    if (!h) return fail(failure("the expected value of `{}` has errors", b.targets[0].text));
+    auto r = call(*h, values, o.seed, diags.sources());
+    if (!r) return fail(r.failed());
+    for (size_t k = 0; k < h->outputs.size(); k++) {
+      size_t i = 0;
+      while (i < typed->params.size() && typed->params[i].name != h->outputs[k]) i++;
+      if (i == typed->params.size() || typed->params[i].mode == ir::ParamMode::In) {
+        diags.report(b.targets[k].loc, DiagKind::bad_check, fmt::format("`{}` is no output of `{}`", h->outputs[k], kernel.name.text));
+        return fail(failure("the verify block has errors"));
+      }
+      if (!typed->params[i].present) continue;
+      const auto &want = std::get<interp::Tile>((*r)[k]);
+      const HostTensor &got = data->tensors[i];
+      if (want.shape != got.shape)
+        return fail(failure("the reference of `{}` has shape {}, the tensor {}", h->outputs[k], ir::shape_str(want.shape), ir::shape_str(got.shape)));
+      Tolerance tol = tolerance_of(check, h->outputs[k], got.dtype, diags);
+      Comparison cmp;
+      if (want.is_float()) {
+        cmp = compare(got, want.f, tol);
+      } else {
+        HostTensor expected = HostTensor::zeros(got.dtype, got.shape);
+        for (int64_t j = 0; j < expected.count(); j++) expected.set_int(j, want.i[size_t(j)]);
+        cmp = compare(got, expected, tol);
+      }
+      out.outputs.emplace_back(h->outputs[k], std::move(cmp));
+      compared.insert(h->outputs[k]);
+    }
+  }
+  for (const ir::Param &p : typed->params)
+    if (p.type.is_tensor() && p.present && p.mode != ir::ParamMode::In && !compared.count(p.name))
+      return fail(failure("the verify block says nothing about output `{}`", p.name));
+  out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return out;
+}
+
+std::vector<CaseResult> verify_kernel(sema::Program &program, const ast::Function &kernel, const ast::Check &check,
+                                      const VerifyOptions &o, Diagnostics &diags) {
+  std::vector<CaseResult> out;
+  for (const ast::Case &c : check.cases) {
+    if (!o.only_case.empty() && c.name.text != o.only_case) continue;
+    auto spec = sema::evaluate_case(program, kernel, check, c, diags);
+    if (!spec) return {};
+    if (spec->gpu_only && o.executor != Executor::Gpu) {
+      CaseResult skipped;
+      skipped.kernel = kernel.name.text;
+      skipped.name = c.name.text;
+      skipped.skipped = true;
+      out.push_back(std::move(skipped));
+      continue;
+    }
+    out.push_back(run_case(program, kernel, check, *spec, o, diags));
+    if (diags.has_errors() || out.back().error_kind == ErrorKind::Timeout) return out;
+  }
+  return out;
+}
+
+} // namespace tkc::driver

@@ -1,0 +1,39 @@
+// Verification of a kernel against its reference, case by case.
+#pragma once
+#include "driver/execute.h"
+#include "runtime/compare.h"
+
+namespace tkc::driver {
+
+struct VerifyOptions {
+  Executor executor = Executor::Interp;
+  CompileOptions compile;
+  sema::InstanceSpec overrides; // -P
+  std::string only_case;        // "": all
+  uint64_t seed = 1;
+  EmuSettings emu;
+  Device *device = nullptr; // Gpu
+  double limit_seconds = 60;
+};
+
+struct CaseResult {
+  std::string kernel, name;
+  bool skipped = false; // on gpu only
+  std::string error;    // of the run; "" if it ran
+  ErrorKind error_kind = ErrorKind::Failure;
+  std::vector<std::pair<std::string, Comparison>> outputs;
+  std::string printed;
+  double seconds = 0;
+  bool pass() const;
+};
+
+// The data of one case: inputs by the block's expressions (else normal(0, 1), small integers, fair coins), outputs
+// poisoned. `function` is any instance of the kernel for the case.
+Result<LaunchData> make_data(sema::Program &program, const ast::Check *check, const ir::Function &function,
+                             const sema::CaseSpec &c, uint64_t seed, Diagnostics &diags);
+
+// Empty after errors in the file, which are in `diags`.
+std::vector<CaseResult> verify_kernel(sema::Program &program, const ast::Function &kernel, const ast::Check &check,
+                                      const VerifyOptions &options, Diagnostics &diags);
+
+} // namespace tkc::driver
