@@ -1,212 +1,13 @@
-// Lowerings against the interpreter: kernels made by hand, laid out by hand (often at random), compiled to PTX, run on the
-// emulator and compared with what the interpreter, which knows no layouts, makes of the same IR.
-#include "codegen/access.h"
-#include "codegen/emit_ptx.h"
-#include "emu/emu.h"
-#include "ir_kit.h"
-#include "layout/convert.h"
-#include "layout/fragments.h"
-#define Random LayoutRandom // ir_kit.h has another generator of this name
-#include "layout_random.h"
-#undef Random
-#include "ops/scratch.h"
-#include <cmath>
-#include <cstring>
+// Lowerings of memory, products, reductions, scans, atomics and conversions.
+#include "lowering_kit.h"
 
 using namespace tkc;
 using namespace tkc::test;
 using LRandom = LayoutRandom;
 
 namespace {
-
-std::vector<uint8_t> encode(DType t, const std::vector<double> &f, const std::vector<int64_t> &i) {
-  std::vector<uint8_t> out;
-  auto size = size_t(dtype_bytes(t)), n = is_float(t) ? f.size() : i.size();
-  for (size_t k = 0; k < n; k++) {
-    uint64_t bits = is_float(t) ? encode_float(t, f[k]) : uint64_t(i[k]);
-    for (size_t b = 0; b < size; b++) out.push_back(uint8_t(bits >> 8 * b));
-  }
-  return out;
-}
-
-double decode(DType t, const uint8_t *bytes) {
-  uint64_t bits = 0;
-  for (int64_t b = 0; b < dtype_bytes(t); b++) bits |= uint64_t(bytes[b]) << 8 * b;
-  return is_float(t) ? decode_float(t, bits) : double(wrap_to(t, int64_t(bits)));
-}
-
-interp::Tile random_tile(Random &rng, DType t, Ints shape, double scale = 4) {
-  interp::Tile x(t, std::move(shape));
-  for (double &v : x.f) v = round_to(t, rng.uniform(-scale, scale));
-  for (int64_t &v : x.i) v = wrap_to(t, is_bool(t) ? rng.below(2) : int64_t(rng.next()));
-  return x;
-}
-
-int64_t count(const std::string &text, const std::string &what) {
-  int64_t n = 0;
-  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) n++;
-  return n;
-}
-
-// How a tensor parameter is declared.
-struct Tensors {
-  Ints extents, strides;   // by default those of the tile, row-major
-  bool read_only = false;  // `in`, else `inout`
-  bool any_strides = false;
-  bool is_static = false;  // extents known to the compiler
-};
-
-struct Bench : Kit {
-  std::string ptx;
-  codegen::KernelAbi abi;
-  const char *target = "sm_90";
-  bool aligned = false; // all bases and strides are multiples of 16 bytes
-  double tolerance = 0; // relative to the largest value
-
-  explicit Bench(int64_t warps) : Kit(ir::FunctionKind::Kernel) {
-    f.warps = warps;
-    f.name = "k";
-  }
-  ir::Value *tensor_of(interp::Tile init, Tensors how = {}) {
-    if (how.extents.empty()) how.extents = init.shape;
-    if (how.strides.empty()) {
-      how.strides.assign(how.extents.size(), 1);
-      for (size_t d = how.extents.size(); d-- > 1;) how.strides[d - 1] = how.strides[d] * init.shape[d];
-    }
-    ir::Value *v = tensor(std::move(init), how.extents, how.strides).value;
-    ir::Param p;
-    p.name = "t" + std::to_string(f.params.size());
-    if (!how.is_static) v->type.shape.assign(how.extents.size(), ir::kDynamic);
-    p.type = v->type;
-    p.mode = how.read_only ? ir::ParamMode::In : ir::ParamMode::InOut;
-    p.any_strides = how.any_strides;
-    for (int64_t e : how.extents) p.dims.push_back(ir::SizeExpr::constant(e));
-    f.params.push_back(p);
-    return v;
-  }
-  // Rows padded to 16 bytes.
-  ir::Value *padded_tensor(Random &numbers, DType t, Ints extents, Tensors how = {}) {
-    how.extents = extents;
-    int64_t step = 16 / dtype_bytes(t);
-    if (!extents.empty()) extents.back() = (extents.back() + step - 1) / step * step;
-    return tensor_of(random_tile(numbers, t, extents), how);
-  }
-  ir::Value *laid(ir::Value *v, RegLayout l) {
-    v->layout = std::move(l);
-    return v;
-  }
-  // The tile of these sizes at these starts.
-  ir::Value *load(ir::Value *t, Ints starts, Ints sizes, RegLayout l, ir::Attrs more = {},
-                  std::vector<ir::Value *> extra = {}) {
-    std::vector<ir::Value *> operands{t};
-    for (int64_t s : starts) operands.push_back(i32(s));
-    operands.insert(operands.end(), extra.begin(), extra.end());
-    more.set("sizes", std::move(sizes));
-    return laid(value(OpKind::Load, operands, more), std::move(l));
-  }
-  void store(ir::Value *t, Ints starts, ir::Value *v, ir::Attrs more = {}, std::vector<ir::Value *> extra = {}) {
-    std::vector<ir::Value *> operands{t};
-    for (int64_t s : starts) operands.push_back(i32(s));
-    operands.push_back(v);
-    operands.insert(operands.end(), extra.begin(), extra.end());
-    if (!more.has("sizes")) more.set("sizes", v->type.shape);
-    create(OpKind::Store, operands, more);
-  }
-  ir::Value *out(DType t, Ints shape) { return tensor_of(interp::Tile(t, std::move(shape))); }
-  // A conversion as the passes write it.
-  ir::Value *convert(ir::Value *x, RegLayout to) {
-    LayoutFeatures features = codegen::layout_features(*ir::find_target(target));
-    ConversionPlan plan = plan_conversion(*x->layout, to, dtype_bytes(x->type.dtype) * 8, features);
-    if (plan.kind != ConvertKind::Shared) return laid(value(OpKind::ConvertLayout, {x}), std::move(to));
-    return through_shared(x, to, plan.shared);
-  }
-  ir::Value *through_shared(ir::Value *x, RegLayout to, const SharedPlan &plan) {
-    REQUIRE(plan.pieces == 1);
-    ir::Value *token = value(OpKind::ScratchStore, {x}, attrs({{"smem", plan.layout}, {"offset", int64_t(0)}}));
-    create(OpKind::BlockBarrier, {}, attrs({{"scope", std::string(plan.warp_sync ? "warp" : "block")}}));
-    f.shared_bytes = std::max(f.shared_bytes, plan.bytes);
-    return laid(value(OpKind::ScratchLoad, {token}), std::move(to));
-  }
-  void with_scratch(ir::Op *op, int64_t bytes) {
-    op->attrs.set("scratch_offset", int64_t(0));
-    f.shared_bytes = std::max(f.shared_bytes, bytes);
-  }
-
-  void compile() {
-    if (f.body->ops.empty() || f.body->ops.back()->kind != OpKind::Return) end(OpKind::Return, {});
-    ir::walk(f.body, [&](ir::Op *op) {
-      for (ir::Value *v : op->results)
-        if (v->type.is_scalar()) v->layout = replicated({}, f.warps);
-    });
-    codegen::Entry entry{&f, "k", aligned};
-    codegen::EmitResult r = codegen::emit({&entry, 1}, *ir::find_target(target));
-    REQUIRE_MESSAGE(r.ok, r.error);
-    ptx = r.ptx;
-    abi = r.abis[0];
-  }
-  // Runs both and compares every tensor.
-  void check() {
-    compile();
-    emu::ParseResult parsed = emu::parse_ptx(ptx);
-    for (const auto &e : parsed.errors) MESSAGE(e.line << ": " << e.message);
-    REQUIRE_MESSAGE(parsed.module, ptx);
-    const emu::KernelInfo *kernel = emu::find_kernel(*parsed.module, "k");
-    REQUIRE(kernel);
-    emu::Memory memory;
-    emu::ParamWriter params(*kernel);
-    std::vector<uint64_t> addresses;
-    int64_t next = 0;
-    for (size_t i = 0; i < storages.size(); i++) {
-      const interp::Storage &s = *storages[i];
-      std::vector<uint8_t> bytes = encode(s.dtype, s.f, s.i);
-      emu::Memory::Attributes how;
-      how.readonly = f.params[i].mode == ir::ParamMode::In;
-      how.alignment = aligned ? 16 : dtype_bytes(s.dtype);
-      uint64_t at = memory.allocate(int64_t(bytes.size()), f.params[i].name, how);
-      std::memcpy(memory.host(at), bytes.data(), bytes.size());
-      addresses.push_back(at);
-    }
-    for (const codegen::AbiParam &p : abi.params) {
-      size_t i = size_t(std::stoll((p.kind == codegen::AbiParam::Kind::Pointer ? p.name : p.tensor).substr(1)));
-      const auto &ref = std::get<interp::TensorRef>(args[i]);
-      if (p.kind == codegen::AbiParam::Kind::Pointer) params.set(next++, addresses[i]);
-      else params.set(next++, ref.strides[size_t(p.dim)]);
-    }
-    emu::Launch launch;
-    launch.block[0] = abi.threads;
-    launch.dynamic_shared = abi.shared_bytes;
-    launch.params = params.bytes();
-    emu::Options options;
-    options.policy = emu::Policy::Reverse;
-    emu::Report report = emu::run(*parsed.module, "k", memory, launch, options);
-    for (const auto &e : report.errors) MESSAGE(emu::to_string(e));
-    REQUIRE_MESSAGE(report.ok(), ptx);
-    interp::Result r = run();
-    REQUIRE_MESSAGE(!r.trap, (r.trap ? r.trap->message : ""));
-    for (size_t i = 0; i < storages.size(); i++) {
-      const interp::Storage &s = *storages[i];
-      const uint8_t *bytes = memory.host(addresses[i]);
-      size_t n = is_float(s.dtype) ? s.f.size() : s.i.size();
-      double largest = 0;
-      for (size_t k = 0; k < s.f.size(); k++)
-        if (std::isfinite(s.f[k])) largest = std::max(largest, std::abs(s.f[k]));
-      int64_t wrong = 0;
-      std::string first;
-      for (size_t k = 0; k < n; k++) {
-        double want = is_float(s.dtype) ? s.f[k] : double(s.i[k]);
-        double got = decode(s.dtype, bytes + k * size_t(dtype_bytes(s.dtype)));
-        bool same = want == got || (std::isnan(want) && std::isnan(got)) || std::abs(want - got) <= tolerance * largest;
-        if (!same && wrong++ == 0) first = fmt::format("tensor {} element {}: {} for {}", i, k, got, want);
-      }
-      INFO(first);
-      if (wrong) MESSAGE(ptx);
-      REQUIRE(wrong == 0);
-    }
-  }
-};
-
-constexpr DType kMoved[] = {DType::Bool, DType::I8, DType::BF16, DType::F16, DType::F32, DType::I32, DType::F64, DType::E4M3};
-
+constexpr DType kMoved[] = {DType::Bool, DType::I8,  DType::BF16, DType::F16,
+                            DType::F32,  DType::I32, DType::F64,  DType::E4M3};
 } // namespace
 
 TEST_CASE("load and store of random layouts, at random places") {
@@ -254,6 +55,7 @@ TEST_CASE("load and store of random layouts, at random places") {
     }
     k.store(y, starts, v, stored, mask);
     k.check();
+    if (seed % 30 == 0) k.assemble_for_all();
   }
 }
 
@@ -274,15 +76,29 @@ TEST_CASE("conversions between random layouts") {
     ir::Value *x = k.tensor_of(random_tile(numbers, t, shape)), *y = k.out(t, shape);
     Ints zeros(shape.size(), 0);
     if (shape.empty()) continue;
-    k.store(y, zeros, k.convert(k.load(x, zeros, shape, src), dst));
+    k.store(y, zeros, k.convert(k.poisoned(x, shape, src), dst));
     k.check();
+    if (seed % 30 == 0) k.assemble_for_all();
   }
+}
+
+TEST_CASE("a conversion larger than its scratch goes in pieces") {
+  Random numbers(1);
+  Bench k(8);
+  Ints shape = {64, 512};
+  RegLayout src = blocked(shape, std::array{1, 0}, 4, 8), dst = blocked(shape, std::array{0, 1}, 1, 8);
+  ir::Value *x = k.load(k.tensor_of(random_tile(numbers, DType::F32, shape)), {0, 0}, shape, src);
+  SharedPlan plan = plan_shared(src, dst, 32, codegen::layout_features(*ir::find_target(k.target)));
+  CHECK(plan.pieces > 1);
+  k.store(k.out(DType::F32, shape), {0, 0}, k.through_shared(x, dst, plan));
+  k.check();
 }
 
 TEST_CASE("reductions of random layouts") {
   constexpr OpKind kinds[] = {OpKind::ReduceSum, OpKind::ReduceProd, OpKind::ReduceMax, OpKind::ReduceMin,
-                              OpKind::ReduceAny, OpKind::ReduceAll, OpKind::ArgMax, OpKind::ArgMin};
-  constexpr DType types[] = {DType::F32, DType::BF16, DType::F16, DType::I32, DType::I8, DType::U32, DType::F64, DType::I64};
+                              OpKind::ReduceAny, OpKind::ReduceAll,  OpKind::ArgMax,    OpKind::ArgMin};
+  constexpr DType types[] = {DType::F32, DType::BF16, DType::F16, DType::I32,
+                             DType::I8,  DType::U32,  DType::F64, DType::I64};
   int tested = 0;
   for (uint64_t seed = 0; tested < 150; seed++) {
     CAPTURE(seed);
@@ -310,7 +126,7 @@ TEST_CASE("reductions of random layouts") {
     }
     if (logic)
       for (int64_t &v : init.i) v = kind == OpKind::ReduceAny ? rng.chance(3) : !rng.chance(3);
-    ir::Value *x = k.load(k.tensor_of(std::move(init)), Ints(shape.size(), 0), shape, l);
+    ir::Value *x = k.poisoned(k.tensor_of(std::move(init)), shape, l);
     ir::Op *op = k.create(kind, {x}, attrs({{"axis", int64_t(axis)}}));
     ir::Value *v = op->result();
     if (!v->type.is_scalar()) k.laid(v, l.slice(axis));
@@ -319,6 +135,7 @@ TEST_CASE("reductions of random layouts") {
     bool exact = kind != OpKind::ReduceSum && kind != OpKind::ReduceProd;
     k.tolerance = exact || !is_float(t) ? 0 : t == DType::F32 ? 1e-5 : t == DType::F64 ? 1e-14 : 8e-3;
     k.check();
+    if (tested % 30 == 1) k.assemble_for_all();
   }
 }
 
@@ -340,14 +157,16 @@ TEST_CASE("scans of random layouts") {
     DType t = types[rng.below(std::size(types))];
     Bench k(int64_t(1) << warp_bits);
     interp::Tile init = random_tile(numbers, t, shape, kind == OpKind::CumProd ? 1.2 : 4);
-    ir::Value *x = k.load(k.tensor_of(std::move(init)), Ints(shape.size(), 0), shape, l);
-    ir::Op *op = k.create(kind, {x}, attrs({{"axis", int64_t(axis)}, {"reverse", rng.below(2)}, {"exclusive", rng.below(2)}}));
+    ir::Value *x = k.poisoned(k.tensor_of(std::move(init)), shape, l);
+    ir::Op *op =
+        k.create(kind, {x}, attrs({{"axis", int64_t(axis)}, {"reverse", rng.below(2)}, {"exclusive", rng.below(2)}}));
     k.laid(op->result(), l);
     k.with_scratch(op, ops::scan_scratch(*op));
     k.store(k.out(t, shape), Ints(shape.size(), 0), op->result());
     bool exact = kind == OpKind::CumMax || kind == OpKind::CumMin || !is_float(t);
     k.tolerance = exact ? 0 : t == DType::F32 ? 1e-5 : t == DType::F64 ? 1e-14 : 8e-3;
     k.check();
+    if (seed % 30 == 0) k.assemble_for_all();
   }
 }
 
@@ -357,20 +176,14 @@ struct MmaCase {
   DType a, b, acc;
   const char *precision = "tf32";
 };
-constexpr MmaCase kMma[] = {{"m16n8k16", DType::BF16, DType::BF16, DType::F32},
-                            {"m16n8k16", DType::F16, DType::F16, DType::F32},
-                            {"m16n8k16", DType::F16, DType::F16, DType::F16},
-                            {"m16n8k8", DType::BF16, DType::BF16, DType::F32},
-                            {"m16n8k8", DType::F32, DType::F32, DType::F32},
-                            {"m16n8k8", DType::TF32, DType::TF32, DType::F32},
-                            {"m16n8k4", DType::TF32, DType::TF32, DType::F32},
-                            {"m16n8k8", DType::F32, DType::F32, DType::F32, "tf32x3"},
-                            {"m8n8k4", DType::F64, DType::F64, DType::F64},
-                            {"m16n8k32", DType::I8, DType::I8, DType::I32},
-                            {"m16n8k16", DType::I8, DType::I8, DType::I32},
-                            {"m16n8k32", DType::E4M3, DType::E4M3, DType::F32},
-                            {"m16n8k32", DType::E4M3, DType::E5M2, DType::F32},
-                            {"m16n8k32", DType::E5M2, DType::E4M3, DType::F32}};
+constexpr MmaCase kMma[] = {
+    {"m16n8k16", DType::BF16, DType::BF16, DType::F32}, {"m16n8k16", DType::F16, DType::F16, DType::F32},
+    {"m16n8k16", DType::F16, DType::F16, DType::F16},   {"m16n8k8", DType::BF16, DType::BF16, DType::F32},
+    {"m16n8k8", DType::F32, DType::F32, DType::F32},    {"m16n8k8", DType::TF32, DType::TF32, DType::F32},
+    {"m16n8k4", DType::TF32, DType::TF32, DType::F32},  {"m16n8k8", DType::F32, DType::F32, DType::F32, "tf32x3"},
+    {"m8n8k4", DType::F64, DType::F64, DType::F64},     {"m16n8k32", DType::I8, DType::I8, DType::I32},
+    {"m16n8k16", DType::I8, DType::I8, DType::I32},     {"m16n8k32", DType::E4M3, DType::E4M3, DType::F32},
+    {"m16n8k32", DType::E4M3, DType::E5M2, DType::F32}, {"m16n8k32", DType::E5M2, DType::E4M3, DType::F32}};
 } // namespace
 
 TEST_CASE("products of every kind, plain and transposed, over warps, with ragged extents") {
@@ -380,8 +193,10 @@ TEST_CASE("products of every kind, plain and transposed, over warps, with ragged
       LRandom rng{uint64_t(number)};
       Random numbers{uint64_t(number++)};
       bool transposed = round & 1;
-      WarpTiling tiling{int64_t(1) << rng.below(2), int64_t(1) << rng.below(2), int64_t(1) << rng.below(2), rng.chance(30)};
-      int64_t M = round < 2 ? 64 : 1 + rng.below(70), N = round < 2 ? 32 : 1 + rng.below(50), K = round < 2 ? 64 : 1 + rng.below(80);
+      WarpTiling tiling{int64_t(1) << rng.below(2), int64_t(1) << rng.below(2), int64_t(1) << rng.below(2),
+                        rng.chance(30)};
+      int64_t M = round < 2 ? 64 : 1 + rng.below(70), N = round < 2 ? 32 : 1 + rng.below(50),
+              K = round < 2 ? 64 : 1 + rng.below(80);
       CAPTURE(m.shape);
       CAPTURE(dtype_name(m.a));
       CAPTURE(m.precision);
@@ -393,7 +208,7 @@ TEST_CASE("products of every kind, plain and transposed, over warps, with ragged
       auto operand = [&](Role role, DType t, Ints s) {
         interp::Tile init = random_tile(numbers, t, s, 2);
         RegLayout l = mma_operand_layout(*shape, role, s, tiling, transposed);
-        return k.load(k.tensor_of(std::move(init)), {0, 0}, s, l);
+        return k.poisoned(k.tensor_of(std::move(init)), s, l);
       };
       std::vector<ir::Value *> operands{operand(Role::A, m.a, {M, K}), operand(Role::B, m.b, {K, N})};
       if (rng.chance(60)) operands.push_back(operand(Role::C, m.acc, {M, N}));
@@ -407,6 +222,7 @@ TEST_CASE("products of every kind, plain and transposed, over warps, with ragged
       k.store(k.out(m.acc, {M, N}), {0, 0}, op->result());
       k.tolerance = m.acc == DType::F64 ? 1e-13 : m.acc == DType::F16 ? 1e-2 : m.acc == DType::F32 ? 2e-6 : 0;
       k.check();
+      if (round == 1 && dtype_bits(m.a) != 8) k.assemble_for_all();
     }
 }
 
@@ -427,6 +243,7 @@ TEST_CASE("a product without tensor cores") {
     k.store(k.out(DType::F32, {M, N}), {0, 0}, z);
     k.tolerance = 1e-6;
     k.check();
+    if (round == 0) k.assemble_for_all();
   }
 }
 
@@ -442,10 +259,11 @@ TEST_CASE("gather and scatter") {
     for (int64_t &v : index.i) v = numbers.below(26) - 3; // some outside
     ir::Value *which = k.load(k.tensor_of(index), {0}, {n}, l.slice(1));
     ir::Value *x = k.tensor_of(random_tile(numbers, DType::F32, {rows, cols}));
-    ir::Value *v = k.laid(k.value(OpKind::Load, {x, which, k.i32(0)},
-                                  attrs({{"sizes", Ints{n, cols}}, {"gather", Ints{1, 0}}})), l);
+    ir::Value *v = k.laid(
+        k.value(OpKind::Load, {x, which, k.i32(0)}, attrs({{"sizes", Ints{n, cols}}, {"gather", Ints{1, 0}}})), l);
     k.store(k.out(DType::F32, {n, cols}), {0, 0}, v);
     k.check();
+    if (seed == 0) k.assemble_for_all();
   }
 }
 
@@ -455,7 +273,8 @@ TEST_CASE("parts of tensors, dropped dims, other strides") {
   ir::Value *x = k.tensor_of(random_tile(numbers, DType::F32, {5, 12, 40}), Tensors{.is_static = true});
   RegLayout l = blocked({8, 32}, std::array{1, 0}, 4, 2);
   // x[3, 2 : 9, 4 : 30]
-  ir::Value *part = k.value(OpKind::Subview, {x, k.i32(3), k.i32(2), k.i32(9), k.i32(4), k.i32(30)}, attrs({{"ranges", Ints{2, 1, 1}}}));
+  ir::Value *part = k.value(OpKind::Subview, {x, k.i32(3), k.i32(2), k.i32(9), k.i32(4), k.i32(30)},
+                            attrs({{"ranges", Ints{2, 1, 1}}}));
   ir::Value *v = k.load(part, {0, 0}, {8, 32}, l);
   k.store(k.out(DType::F32, {8, 32}), {0, 0}, v);
   // x[2, 1 :+ 8, 8 :+ 32] by dropping a dim in the access
@@ -470,11 +289,12 @@ TEST_CASE("parts of tensors, dropped dims, other strides") {
   k.store(k.out(DType::F32, {8, 32}), {0, 0}, s);
   k.store(k.out(DType::I32, {}), {}, k.value(OpKind::Dim, {part}, attrs({{"axis", int64_t(1)}})));
   k.check();
+  k.assemble_for_all();
 }
 
 TEST_CASE("atomics update every element once and give the old value") {
-  constexpr OpKind kinds[] = {OpKind::AtomicAdd, OpKind::AtomicMax, OpKind::AtomicMin, OpKind::AtomicAnd,
-                              OpKind::AtomicOr, OpKind::AtomicXor, OpKind::AtomicExch, OpKind::AtomicCas};
+  constexpr OpKind kinds[] = {OpKind::AtomicAdd, OpKind::AtomicMax, OpKind::AtomicMin,  OpKind::AtomicAnd,
+                              OpKind::AtomicOr,  OpKind::AtomicXor, OpKind::AtomicExch, OpKind::AtomicCas};
   constexpr DType types[] = {DType::F32, DType::F16, DType::BF16, DType::I32, DType::U32, DType::F64, DType::I64};
   int tested = 0;
   for (uint64_t seed = 0; tested < 120; seed++) {
@@ -483,7 +303,8 @@ TEST_CASE("atomics update every element once and give the old value") {
     Random numbers(seed);
     OpKind kind = kinds[rng.below(std::size(kinds))];
     DType t = types[rng.below(std::size(types))];
-    bool half = t == DType::F16 || t == DType::BF16, bits = kind != OpKind::AtomicAdd && kind != OpKind::AtomicMax && kind != OpKind::AtomicMin;
+    bool half = t == DType::F16 || t == DType::BF16,
+         bits = kind != OpKind::AtomicAdd && kind != OpKind::AtomicMax && kind != OpKind::AtomicMin;
     if ((half && kind != OpKind::AtomicAdd) || (bits && is_float(t))) continue;
     tested++;
     Ints shape = random_shape(rng, 8);
@@ -519,6 +340,7 @@ TEST_CASE("atomics update every element once and give the old value") {
       k.store(k.out(t, shape), zeros, op->result());
     }
     k.check();
+    if (tested % 30 == 1) k.assemble_for_all();
   }
 }
 
@@ -540,4 +362,57 @@ TEST_CASE("instructions: wide accesses and matrix loads") {
   CHECK(count(k.ptx, "ldmatrix.sync.aligned.m8n8.x4.shared.b16") == 4);
   CHECK(count(k.ptx, "bar.sync") == 1);
   CHECK(count(k.ptx, "setp") == 0);
+}
+
+TEST_CASE("instructions: what a mask costs") {
+  Random numbers(1);
+  auto lines = [&](Ints extents, bool is_static, bool aligned, ir::Attrs facts) {
+    Bench k(4);
+    k.aligned = aligned;
+    RegLayout l = blocked({64, 64}, std::array{1, 0}, 8, 4);
+    ir::Value *x = k.padded_tensor(numbers, DType::BF16, extents, Tensors{.read_only = true, .is_static = is_static});
+    ir::Value *v = k.load(x, {0, 0}, {64, 64}, l, facts);
+    k.store(k.padded_tensor(numbers, DType::BF16, extents, Tensors{.is_static = is_static}), {0, 0}, v, facts);
+    k.check();
+    return k.ptx;
+  };
+  // Rows may be missing: one predicate a vector.
+  std::string rows = lines({50, 64}, true, true, attrs({{"in_bounds", Ints{0, 1}}}));
+  CHECK(count(rows, " ld.global.nc.v4.b32") == 4);
+  CHECK(count(rows, " st.global.v4.b32") == 4);
+  CHECK(count(rows, "setp") == 4);
+  // A static extent that the vector divides needs no narrower access either.
+  CHECK(count(lines({50, 56}, true, true, {}), " ld.global.nc.v4.b32") == 4);
+  // 50 columns end inside a vector of eight; of two they do not.
+  CHECK(count(lines({50, 50}, true, true, {}), " ld.global.nc.b32") == 16);
+  // Nothing is known of the extent, or of the addresses.
+  CHECK(count(lines({50, 50}, false, true, {}), " ld.global.nc.b16") == 32);
+  CHECK(count(lines({64, 64}, true, false, attrs({{"in_bounds", Ints{1, 1}}})), "ld.global.nc.b16") == 32);
+}
+
+TEST_CASE("instructions: reductions") {
+  Random numbers(1);
+  auto lines = [&](DType t, OpKind kind, Ints shape, RegLayout l, int64_t axis) {
+    Bench k(l.num_warps());
+    ir::Value *x = k.load(k.tensor_of(random_tile(numbers, t, shape)), Ints(shape.size(), 0), shape, l);
+    ir::Op *op = k.create(kind, {x}, attrs({{"axis", axis}}));
+    if (!op->result()->type.is_scalar()) k.laid(op->result(), l.slice(int(axis)));
+    k.with_scratch(op, ops::reduce_scratch(*op));
+    k.store(k.out(op->result()->type.dtype, op->result()->type.shape), Ints(shape.size() - 1, 0), op->result());
+    k.tolerance = 1e-5;
+    k.check();
+    return k.ptx;
+  };
+  // A row in a warp: five shuffles, no shared memory.
+  std::string row = lines(DType::F32, OpKind::ReduceSum, {4, 128}, blocked({4, 128}, std::array{1, 0}, 4, 4), 1);
+  CHECK(count(row, "shfl.sync.bfly") == 5);
+  CHECK(count(row, "bar.sync") == 0);
+  // A row over all warps: one exchange.
+  std::string wide = lines(DType::F32, OpKind::ReduceMax, {512}, blocked({512}, std::array{0}, 4, 4), 0);
+  CHECK(count(wide, "shfl.sync.bfly") == 5);
+  CHECK(count(wide, "bar.sync") == 1);
+  CHECK(count(wide, "st.shared") == 1);
+  CHECK(count(lines(DType::I32, OpKind::ReduceMax, {128}, blocked({128}, std::array{0}, 4, 1), 0), "redux.sync") == 1);
+  CHECK(count(lines(DType::Bool, OpKind::ReduceAny, {8, 16}, blocked({8, 16}, std::array{1, 0}, 4, 1), 1),
+              "vote.sync.ballot") == 1);
 }

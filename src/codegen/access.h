@@ -34,8 +34,8 @@ LayoutFeatures layout_features(const ir::Target &target);
 // ---- words
 // In memory a bool is a byte; every other element is its register type.
 llvm::Type *storage_type(LowerCtx &c, DType t);
-// The integer type of the words of an access to `elements` elements: as wide as the access up to 32 bits, i64 for 64-bit
-// elements.
+// The integer type of the words of an access to `elements` elements: as wide as the access up to 32 bits, i64 for
+// 64-bit elements.
 llvm::Type *word_type(LowerCtx &c, DType t, int64_t elements);
 std::vector<llvm::Value *> pack_words(LowerCtx &c, DType t, std::span<llvm::Value *const> elements);
 std::vector<llvm::Value *> unpack_words(LowerCtx &c, DType t, std::span<llvm::Value *const> words, int64_t elements);
@@ -70,8 +70,8 @@ public:
   // also what RegLayout::free_bits() names as held by other threads.
   std::vector<int64_t> starts(int64_t elements, bool owned = false) const;
 
-  llvm::Value *address(int64_t reg);   // ptr addrspace(1)
-  llvm::Value *predicate(int64_t reg); // within the tensor, within the tile, and not masked; null: always
+  llvm::Value *address(int64_t reg);         // ptr addrspace(1)
+  llvm::Value *predicate(int64_t reg);       // within the tensor, within the tile, and not masked; null: always
   int64_t alignment(int64_t elements) const; // bytes
 
 private:
@@ -80,7 +80,7 @@ private:
     const ir::Value *gather = nullptr; // the index tile, else a scalar start
     bool checked = false;              // may pass the tensor's extent
   };
-  llvm::Value *index(int64_t tile_dim, int64_t reg); // position along the tensor's dim, i32 or i64
+  llvm::Value *index(int64_t tile_dim, int64_t reg);            // position along the tensor's dim, i32 or i64
   llvm::Value *term(llvm::Value *position, int64_t tensor_dim); // position * stride, i64
   const ir::Value *index_operand(int64_t tensor_dim) const { return op_.operand(size_t(1 + tensor_dim)); }
   llvm::Value *start(int64_t tensor_dim) const { return position_value(c_, index_operand(tensor_dim)); }
@@ -94,9 +94,9 @@ private:
   TileSpace space_;
   std::vector<Dim> dims_; // of the tile
   const ir::Value *mask_;
-  int64_t contiguous_ = -1;       // tile dim with stride 1, -1: none
-  int64_t start_divisor_ = 1;     // of the contiguous dim's start, a power of two
-  int64_t extent_divisor_ = 1;    // of the contiguous dim's extent in the tensor
+  int64_t contiguous_ = -1;    // tile dim with stride 1, -1: none
+  int64_t start_divisor_ = 1;  // of the contiguous dim's start, a power of two
+  int64_t extent_divisor_ = 1; // of the contiguous dim's extent in the tensor
   int64_t element_bytes_ = 1;
   llvm::Type *element_ = nullptr; // in memory
   llvm::Value *base_ = nullptr;   // with the scalar starts; `thread_base_` with the thread's coordinates too

@@ -1,5 +1,5 @@
-// Atomics on global memory, relaxed at gpu scope. Each element is updated once, by its owner; what no instruction does is
-// left to LLVM's compare-and-swap loops.
+// Atomics on global memory, relaxed at gpu scope. Each element is updated once, by its owner; what no instruction does
+// is left to LLVM's compare-and-swap loops.
 #include "codegen/access.h"
 #include "ops/lowering.h"
 #include "ops/scratch.h"

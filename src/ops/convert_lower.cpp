@@ -1,5 +1,5 @@
-// Conversions between register layouts: by renaming, movmatrix or shuffles in one op; through shared memory as a store, a
-// barrier and a load. Plans are recomputed from the layouts, on which alone they depend.
+// Conversions between register layouts: by renaming, movmatrix or shuffles in one op; through shared memory as a store,
+// a barrier and a load. Plans are recomputed from the layouts, on which alone they depend.
 #include "codegen/access.h"
 #include "layout/convert.h"
 #include "ops/lowering.h"
@@ -108,9 +108,8 @@ Regs shuffle(LowerCtx &c, const ShufflePlan &plan, const Regs &from, DType t) {
       size_t elements = parts.size();
       while (!std::has_single_bit(parts.size())) parts.push_back(c.constant(t, 0, 0));
       Value *word = pack_words(c, t, parts)[0];
-      word = plan.is_butterfly
-                 ? nvvm::shfl_sync_bfly(c.b, word, c.i32(round.lane_xor))
-                 : nvvm::shfl_sync_idx(c.b, word, c.b.CreateXor(source, c.i32(round.lane_xor)));
+      word = plan.is_butterfly ? nvvm::shfl_sync_bfly(c.b, word, c.i32(round.lane_xor))
+                               : nvvm::shfl_sync_idx(c.b, word, c.b.CreateXor(source, c.i32(round.lane_xor)));
       parts = unpack_words(c, t, {&word, 1}, int64_t(parts.size()));
       parts.resize(elements);
     }
@@ -128,6 +127,7 @@ Regs shuffle(LowerCtx &c, const ShufflePlan &plan, const Regs &from, DType t) {
 struct Sides {
   SmemSide store, load;
   int pieces = 1;
+  bool warp_sync = false;
 };
 
 Sides scratch_sides(LowerCtx &c, const Op &store, const RegLayout *load) {
@@ -142,7 +142,7 @@ Sides scratch_sides(LowerCtx &c, const Op &store, const RegLayout *load) {
   if (loads.size() == 1) {
     SharedPlan plan = plan_shared(src, *loads[0]->result()->layout, element_bits(x->type.dtype), features);
     if (plan.layout.bases == smem.bases && plan.layout.bytes == smem.bytes)
-      return {std::move(plan.store), std::move(plan.load), plan.pieces};
+      return {std::move(plan.store), std::move(plan.load), plan.pieces, plan.warp_sync};
   }
   Sides out;
   out.store = plan_smem_store(src, smem, features);
@@ -173,10 +173,54 @@ private:
   std::map<int, Value *> classes_;
 };
 
-bool wanted(const Op &op, const SmemAccess &a, int pieces) {
-  if (pieces == 1) return true;
-  TKC_CHECK(op.attrs.has("piece"), "a conversion in {} pieces by one store", pieces);
-  return op.attrs.i("piece") == a.piece;
+void store_piece(LowerCtx &c, const SmemSide &side, int64_t offset, int piece, const ir::Value *x) {
+  DType t = x->type.dtype;
+  bool matrix = side.inst != SmemInst::Vector;
+  Value *storing = bits_clear(c, side.lane_mask, side.warp_mask);
+  llvm::BasicBlock *after = nullptr;
+  if (matrix && storing) { // stmatrix has no predicate, and whole warps agree
+    TKC_CHECK(side.lane_mask == 0, "stmatrix by some lanes");
+    llvm::Function *f = c.b.GetInsertBlock()->getParent();
+    auto *then = llvm::BasicBlock::Create(c.b.getContext(), "stmatrix", f);
+    after = llvm::BasicBlock::Create(c.b.getContext(), "stmatrix.end", f);
+    c.b.CreateCondBr(storing, then, after);
+    c.b.SetInsertPoint(then);
+  }
+  Addresses address(c, side, offset);
+  const Regs &regs = c.regs(x);
+  for (const SmemAccess &a : side.accesses) {
+    if (a.piece != piece) continue;
+    std::vector<Value *> elements;
+    for (int r : a.regs) elements.push_back(r < 0 ? nullptr : regs[size_t(r)]);
+    std::vector<Value *> words = pack_words(c, t, elements);
+    if (matrix)
+      nvvm::stmatrix(c.b, address(a), words, side.inst == SmemInst::MatrixTrans);
+    else
+      nvvm::st(c.b, {nvvm::kShared, side.width}, address(a), words, storing);
+  }
+  if (after) {
+    c.b.CreateBr(after);
+    c.b.SetInsertPoint(after);
+  }
+}
+
+void load_piece(LowerCtx &c, const SmemSide &side, int64_t offset, int piece, DType t, Regs &regs) {
+  Addresses address(c, side, offset);
+  for (const SmemAccess &a : side.accesses) {
+    if (a.piece != piece) continue;
+    auto n = int64_t(a.regs.size());
+    std::vector<Value *> words;
+    if (side.inst == SmemInst::Vector) {
+      llvm::Type *word = word_type(c, t, n);
+      int64_t count = n * dtype_bytes(t) * 8 / int64_t(word->getIntegerBitWidth());
+      words = nvvm::ld(c.b, {nvvm::kShared, side.width}, address(a), word, count);
+    } else {
+      words = nvvm::ldmatrix(c.b, address(a), side.matrices, side.inst == SmemInst::MatrixTrans);
+    }
+    std::vector<Value *> elements = unpack_words(c, t, words, n);
+    for (size_t i = 0; i < a.regs.size(); i++)
+      if (a.regs[i] >= 0) regs[size_t(a.regs[i])] = elements[i];
+  }
 }
 
 } // namespace
@@ -205,71 +249,37 @@ void lower_ConvertLayout(LowerCtx &c, const Op &op) {
 }
 
 void lower_ScratchStore(LowerCtx &c, const Op &op) {
-  const ir::Value *x = op.operand(0);
-  DType t = x->type.dtype;
-  Sides sides = scratch_sides(c, op, nullptr);
-  const SmemSide &side = sides.store;
-  bool matrix = side.inst != SmemInst::Vector;
-  Value *storing = bits_clear(c, side.lane_mask, side.warp_mask);
-  llvm::BasicBlock *after = nullptr;
-  if (matrix && storing) { // stmatrix has no predicate, and whole warps agree
-    TKC_CHECK(side.lane_mask == 0, "stmatrix by some lanes");
-    llvm::Function *f = c.b.GetInsertBlock()->getParent();
-    auto *then = llvm::BasicBlock::Create(c.b.getContext(), "stmatrix", f);
-    after = llvm::BasicBlock::Create(c.b.getContext(), "stmatrix.end", f);
-    c.linear(side.lane, side.warp);
-    c.b.CreateCondBr(storing, then, after);
-    c.b.SetInsertPoint(then);
-  }
-  Addresses address(c, side, op.attrs.i("offset"));
-  const Regs &regs = c.regs(x);
-  for (const SmemAccess &a : side.accesses) {
-    if (!wanted(op, a, sides.pieces)) continue;
-    std::vector<Value *> elements;
-    for (int r : a.regs) elements.push_back(r < 0 ? nullptr : regs[size_t(r)]);
-    std::vector<Value *> words = pack_words(c, t, elements);
-    if (matrix) nvvm::stmatrix(c.b, address(a), words, side.inst == SmemInst::MatrixTrans);
-    else nvvm::st(c.b, {nvvm::kShared, side.width}, address(a), words, storing);
-  }
-  if (after) {
-    c.b.CreateBr(after);
-    c.b.SetInsertPoint(after);
-  }
+  store_piece(c, scratch_sides(c, op, nullptr).store, op.attrs.i("offset"), 0, op.operand(0));
 }
 
-// With `piece`, a second operand holds what earlier pieces loaded.
+// A tile that is larger than its scratch goes through it in pieces. The first is stored by scratch_store, the others
+// here, so that to passes the whole conversion looks like one store and one load.
 void lower_ScratchLoad(LowerCtx &c, const Op &op) {
   const Op *store = op.operand(0)->op;
   TKC_CHECK(store && store->kind == OpKind::ScratchStore, "a scratch_load without its scratch_store");
   const ir::Value *result = op.result();
-  DType t = result->type.dtype;
   const RegLayout &l = c.layout(result);
   Sides sides = scratch_sides(c, *store, &l);
-  const SmemSide &side = sides.load;
-  Addresses address(c, side, store->attrs.i("offset"));
-  Regs regs = op.operands.size() > 1 ? c.regs(op.operand(1)) : Regs(size_t(l.num_regs()), nullptr);
-  for (const SmemAccess &a : side.accesses) {
-    if (!wanted(op, a, sides.pieces)) continue;
-    auto n = int64_t(a.regs.size());
-    std::vector<Value *> words;
-    if (side.inst == SmemInst::Vector) {
-      llvm::Type *word = word_type(c, t, n);
-      int64_t count = n * dtype_bytes(t) * 8 / int64_t(word->getIntegerBitWidth());
-      words = nvvm::ld(c.b, {nvvm::kShared, side.width}, address(a), word, count);
-    } else {
-      words = nvvm::ldmatrix(c.b, address(a), side.matrices, side.inst == SmemInst::MatrixTrans);
+  int64_t offset = store->attrs.i("offset");
+  auto barrier = [&] { sides.warp_sync ? nvvm::bar_warp_sync(c.b) : nvvm::bar_sync(c.b, 0); };
+  Regs regs(size_t(l.num_regs()), nullptr);
+  for (int piece = 0; piece < sides.pieces; piece++) {
+    if (piece > 0) {
+      barrier();
+      store_piece(c, sides.store, offset, piece, store->operand(0));
+      barrier();
     }
-    std::vector<Value *> elements = unpack_words(c, t, words, n);
-    for (size_t i = 0; i < a.regs.size(); i++)
-      if (a.regs[i] >= 0) regs[size_t(a.regs[i])] = elements[i];
+    load_piece(c, sides.load, offset, piece, result->type.dtype, regs);
   }
-  for (auto [to, from] : side.copies) regs[size_t(to)] = regs[size_t(from)];
+  for (auto [to, from] : sides.load.copies) regs[size_t(to)] = regs[size_t(from)];
   c.set(result, std::move(regs));
 }
 
 void lower_BlockBarrier(LowerCtx &c, const Op &op) {
-  if (op.attrs.s("scope") == "warp") nvvm::bar_warp_sync(c.b);
-  else nvvm::bar_sync(c.b, 0);
+  if (op.attrs.s("scope") == "warp")
+    nvvm::bar_warp_sync(c.b);
+  else
+    nvvm::bar_sync(c.b, 0);
 }
 
 } // namespace tkc::ops

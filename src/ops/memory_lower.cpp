@@ -11,7 +11,9 @@ using llvm::Value;
 
 namespace {
 // 32-byte accesses came with PTX 8.8.
-int64_t max_access_bytes(const LowerCtx &c) { return c.target.has(ir::kWideGlobal) && c.target.ptx_version >= 88 ? 32 : 16; }
+int64_t max_access_bytes(const LowerCtx &c) {
+  return c.target.has(ir::kWideGlobal) && c.target.ptx_version >= 88 ? 32 : 16;
+}
 
 } // namespace
 

@@ -20,8 +20,8 @@ public:
   // `k_dim`: the tile dim that is summed over. `zero_padding`: elements past the end of K, and lanes of `k_lane_mask`,
   // must be zero; both factors of a product need it, for zero times NaN is NaN.
   Operand(LowerCtx &c, const ir::Value *v, int64_t k_dim, bool zero_padding, uint32_t k_lane_mask)
-      : c_(c), regs_(c.regs(v)), layout_(c.layout(v)), dtype_(v->type.dtype), k_dim_(k_dim), zero_padding_(zero_padding),
-        lanes_(bits_clear(c, k_lane_mask, 0)) {}
+      : c_(c), regs_(c.regs(v)), layout_(c.layout(v)), dtype_(v->type.dtype), k_dim_(k_dim),
+        zero_padding_(zero_padding), lanes_(bits_clear(c, k_lane_mask, 0)) {}
 
   // The words of a fragment given by its registers; `small`: the rest that tf32 loses, of an f32 operand.
   template <size_t N> const Regs &words(const std::array<int16_t, N> &fragment, int elements, bool small = false) {
@@ -31,8 +31,10 @@ public:
     if (fresh) {
       std::vector<Value *> parts;
       for (int e = 0; e < elements; e++) parts.push_back(element(fragment[size_t(e)], small));
-      if (dtype_bits(dtype_) == 64) it->second = parts;
-      else it->second = pack_words(c_, dtype_, parts);
+      if (dtype_bits(dtype_) == 64)
+        it->second = parts;
+      else
+        it->second = pack_words(c_, dtype_, parts);
     }
     return it->second;
   }
@@ -95,7 +97,8 @@ void exchange(LowerCtx &c, const Op &op, const MmaPlan &plan, Regs &acc) {
   int64_t at = op.attrs.i("scratch_offset");
   Value *lane_bytes = b.CreateMul(c.lane(), c.i32(16));
   auto address = [&](Value *warp, int64_t access, int64_t constant) {
-    return shared_address(c, at + access * 32 * 16 + constant, b.CreateAdd(b.CreateMul(warp, c.i32(per_warp)), lane_bytes));
+    return shared_address(c, at + access * 32 * 16 + constant,
+                          b.CreateAdd(b.CreateMul(warp, c.i32(per_warp)), lane_bytes));
   };
   llvm::Type *word = b.getIntNTy(unsigned(slot) * 8);
   nvvm::Access how{nvvm::kShared, 16};

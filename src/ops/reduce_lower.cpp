@@ -35,8 +35,7 @@ public:
     std::vector<int> map{0};
     if (!value->type.is_scalar()) {
       auto m = register_map(sliced, c_.layout(value));
-      TKC_CHECK(m.has_value(), "a reduction gives layout {}, not {}", sliced.to_string(),
-                c_.layout(value).to_string());
+      TKC_CHECK(m.has_value(), "a reduction gives layout {}, not {}", sliced.to_string(), c_.layout(value).to_string());
       map = *m;
     }
     Regs regs(map.size(), nullptr);
@@ -59,7 +58,8 @@ private:
     // Padding along the axis counts as the identity; padding along other dims stays in padding of the result.
     if (Value *inside = inside_predicate(c_, layout_, reg, axis_)) {
       // (For positions NaN, which loses against -inf too.)
-      Value *neutral = with_index_ && is_float(acc_) ? llvm::ConstantFP::getNaN(c_.type(acc_)) : identity(c_, kind_, acc_);
+      Value *neutral =
+          with_index_ && is_float(acc_) ? llvm::ConstantFP::getNaN(c_.type(acc_)) : identity(c_, kind_, acc_);
       p.value = c_.b.CreateSelect(inside, p.value, neutral);
       if (with_index_) p.index = c_.b.CreateSelect(inside, p.index, c_.i32(INT32_MAX));
     }

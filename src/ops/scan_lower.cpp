@@ -1,7 +1,7 @@
 // Scans along one axis, bit by bit of the coordinate: before bit k each element knows the scan within its block of 2^k
-// elements and each block its total; the half with the bit set (clear, if reversed) takes in the total of the other half,
-// and totals are combined. A register bit costs nothing but arithmetic, a lane bit a shuffle of totals, a run of warp
-// bits one exchange of totals through scratch.
+// elements and each block its total; the half with the bit set (clear, if reversed) takes in the total of the other
+// half, and totals are combined. A register bit costs nothing but arithmetic, a lane bit a shuffle of totals, a run of
+// warp bits one exchange of totals through scratch.
 #include "ops/accumulate.h"
 #include "ops/lowering.h"
 #include <map>
@@ -58,8 +58,10 @@ public:
     for (int r : to.live_regs()) {
       Value *v = scan_.at(int(representative(layout_, (*map)[size_t(r)])));
       Value *none = identity(c_, kind_, acc_);
-      if (!v) v = none;
-      else if (is_float(acc_) && (kind_ == Combine::Max || kind_ == Combine::Min)) v = combine(c_, kind_, acc_, v, none); // of NaNs alone
+      if (!v)
+        v = none;
+      else if (is_float(acc_) && (kind_ == Combine::Max || kind_ == Combine::Min))
+        v = combine(c_, kind_, acc_, v, none); // of NaNs alone
       regs[size_t(r)] = from_accumulator(c_, v, acc_, result->type.dtype);
     }
     c_.set(result, std::move(regs));
@@ -109,7 +111,8 @@ private:
     int64_t slot = scratch_bytes(acc_);
     Value *store = bits_clear(c_, t.lane_skip, t.warp_skip), *mine = c_.linear(t.lane, t.warp);
     for (size_t i = 0; i < e.registers.size(); i++)
-      store_slot(c_, shared_address(c_, at + int64_t(i) * t.count * slot, mine, slot), total_.at(e.registers[i]), store);
+      store_slot(c_, shared_address(c_, at + int64_t(i) * t.count * slot, mine, slot), total_.at(e.registers[i]),
+                 store);
     nvvm::bar_sync(c_.b, 0);
     // The warp's position in its group, and where the group's slots lie.
     std::vector<uint32_t> own = t.warp, position(t.warp.size(), 0);
@@ -129,8 +132,8 @@ private:
           if (g >> b & 1) other |= t.warp[size_t(bits[e.first + b].index)];
         bool edge = k == size - 1; // no warp comes after it
         if (edge && last) break;
-        Value *v = load_slot(
-            c_, shared_address(c_, at + (int64_t(i) * t.count + other) * slot, group, slot), c_.type(acc_));
+        Value *v =
+            load_slot(c_, shared_address(c_, at + (int64_t(i) * t.count + other) * slot, group, slot), c_.type(acc_));
         if (!edge) {
           Value *earlier = reverse_ ? c_.b.CreateICmpULT(me, c_.i32(g)) : c_.b.CreateICmpUGT(me, c_.i32(g));
           before = join(before, c_.b.CreateSelect(earlier, v, identity(c_, kind_, acc_)));

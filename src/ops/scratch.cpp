@@ -46,8 +46,10 @@ int64_t reduce_scratch(const Op &op) {
   ReduceExchange e = reduce_exchange(*x->layout, op.attrs.i("axis"));
   if (e.axis.warp == 0) return 0;
   int64_t slot = scratch_bytes(x->type.dtype);
-  if (op.kind == OpKind::ArgMax || op.kind == OpKind::ArgMin) slot += 4; // the index
-  else slot = std::max(slot, scratch_bytes(op.result()->type.dtype));
+  if (op.kind == OpKind::ArgMax || op.kind == OpKind::ArgMin)
+    slot += 4; // the index
+  else
+    slot = std::max(slot, scratch_bytes(op.result()->type.dtype));
   return slot * int64_t(e.result_regs.size()) * e.threads.count;
 }
 

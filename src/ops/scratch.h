@@ -1,9 +1,9 @@
-// Bytes of block-shared scratch that a lowering needs for exchanges between warps (OpDef::scratch), from the op's layouts
-// and attributes alone. The lowering divides the bytes as these functions count them.
+// Bytes of block-shared scratch that a lowering needs for exchanges between warps (OpDef::scratch), from the op's
+// layouts and attributes alone. The lowering divides the bytes as these functions count them.
 //
-// The exchange is: each warp stores, a block barrier, each warp loads. Between the loads and the next writer of the same
-// bytes (the op itself in the next iteration of a loop too) there must be another barrier: whoever places the scratch
-// sees to it.
+// The exchange is: each warp stores, a block barrier, each warp loads. Between the loads and the next writer of the
+// same bytes (the op itself in the next iteration of a loop too) there must be another barrier: whoever places the
+// scratch sees to it.
 #pragma once
 #include "ir/ir.h"
 #include "layout/fragments.h"
@@ -52,8 +52,8 @@ struct ScanExchange {
 };
 std::vector<ScanExchange> scan_exchanges(const RegLayout &l, const std::vector<ScanBit> &bits);
 
-// The instructions of a product with tensor cores. Types and roles are those of the instruction (for a transposed product
-// A is the tile's B).
+// The instructions of a product with tensor cores. Types and roles are those of the instruction (for a transposed
+// product A is the tile's B).
 struct MmaPlan {
   const MmaShape *shape = nullptr;
   DType a_type = DType::F16, b_type = DType::F16; // f32 operands are rounded to tf32
