@@ -51,7 +51,8 @@ Result<BenchResult> bench_case(sema::Program &program, const ast::Function &kern
   for (const auto &[name, text] : f.bindings) {
     char *end = nullptr;
     double v = std::strtod(text.c_str(), &end);
-    if (!text.empty() && !*end) numbers.emplace(name, v);
+    if (text == "true" || text == "false") numbers.emplace(name, text == "true");
+    else if (!text.empty() && !*end) numbers.emplace(name, v);
   }
   out.counts = sema::evaluate_counts(program, check, numbers, diags);
 

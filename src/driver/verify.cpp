@@ -57,7 +57,8 @@ static sema::Numbers numbers_of(const ir::Function &f, const sema::CaseSpec &c) 
   for (const auto &[name, text] : f.bindings) {
     char *end = nullptr;
     double v = std::strtod(text.c_str(), &end);
-    if (!text.empty() && !*end) out.emplace(name, v);
+    if (text == "true" || text == "false") out.emplace(name, text == "true");
+    else if (!text.empty() && !*end) out.emplace(name, v);
   }
   return out;
 }
@@ -97,7 +98,10 @@ Result<LaunchData> make_data(sema::Program &program, const ast::Check *check, co
       numbers.emplace(p.name, data.scalars[p.name]);
       continue;
     }
-    if (!p.present) continue;
+    if (!p.present) {
+      args.push_back({p.name, DType::F64, {}, true});
+      continue;
+    }
     auto shape = extents(f, p, data);
     if (!shape) return shape.failed();
     HostTensor t = HostTensor::zeros(p.type.dtype, *shape);
@@ -201,7 +205,11 @@ static CaseResult run_case(sema::Program &program, const ast::Function &kernel, 
   std::vector<interp::Value> values;
   for (size_t i = 0; i < typed->params.size(); i++) {
     const ir::Param &p = typed->params[i];
-    if (!p.type.is_tensor() || !p.present || p.mode == ir::ParamMode::Out) continue;
+    if (!p.type.is_tensor() || p.mode == ir::ParamMode::Out) continue;
+    if (!p.present) {
+      args.push_back({p.name, DType::F64, {}, true});
+      continue;
+    }
     args.push_back({p.name, host_dtype(p.type.dtype), before.tensors[i].shape});
     values.emplace_back(to_tile(before.tensors[i]));
   }

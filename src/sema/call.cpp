@@ -137,7 +137,7 @@ SV Elaborator::builtin(const ast::Expr &e, bool &handled) {
     if (!shape.is(Kind::Tuple)) return error(shape.loc, DiagKind::type_mismatch, "a shape such as [M, N]", shape.describe());
     for (const SV &x : shape.elements) {
       if (!x.is(Kind::Int)) return error(x.loc, DiagKind::non_constant_shape, extents.size(), n, std::string(diags_.sources().text(x.loc)));
-      if (x.i < 1) return error(x.loc, DiagKind::bad_extent, extents.size(), x.i);
+      if (x.i < least_extent()) return error(x.loc, DiagKind::bad_extent, extents.size(), x.i);
       extents.push_back(x.i);
     }
     return SV::make_value(value_as(v, ir::Type::tile(*t, extents), "full"), e.loc);
@@ -521,7 +521,7 @@ SV Elaborator::apply_op(OpKind kind, const ast::Expr &e, std::vector<const ast::
         int64_t &x = shape[shape.size() - s.size() + k];
         if (x != 1 && s[k] != 1 && x != s[k])
           return error(e.loc, DiagKind::shape_mismatch, e.text, ir::shape_str(operands[0]->type.shape), ir::shape_str(s), k, x, s[k]);
-        x = std::max(x, s[k]);
+        if (x == 1) x = s[k];
       }
     }
     for (size_t i = 0; i < operands.size(); i++) {

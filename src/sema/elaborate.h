@@ -61,6 +61,8 @@ public:
 
   ir::Builder &builder() { return b_; }
   Diagnostics &diags() { return diags_; }
+  // Tiles of a kernel have at least one element; a reference's tensors may be empty.
+  int64_t least_extent() const { return reference() ? 0 : 1; }
   bool reference() const { return fn_.kind == ir::FunctionKind::Reference; }
   void collect_generators(std::vector<GeneratorCall> *calls, std::vector<int64_t> shape, DType dtype) {
     generators_ = calls, generator_shape_ = std::move(shape), generator_dtype_ = dtype;

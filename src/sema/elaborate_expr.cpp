@@ -162,7 +162,7 @@ std::optional<ir::Type> Elaborator::tile_type(const ast::Type &t) {
   for (const ast::ExprPtr &e : t.dims) {
     auto n = const_int(*e, "a tile's extent");
     if (!n) return std::nullopt;
-    if (*n < 1) {
+    if (*n < least_extent()) {
       error(e->loc, DiagKind::bad_extent, shape.size(), *n);
       return std::nullopt;
     }
@@ -400,7 +400,7 @@ SV Elaborator::binary(BinaryOp op, SV a, SV b, SourceLoc loc) {
     int64_t ex = dx < 0 ? 1 : x->type.shape[dx], ey = dy < 0 ? 1 : y->type.shape[dy];
     if (ex != ey && ex != 1 && ey != 1)
       return error(loc, DiagKind::shape_mismatch, ast::spelling(op), ir::shape_str(x->type.shape), ir::shape_str(y->type.shape), d, ex, ey);
-    shape[size_t(d)] = std::max(ex, ey);
+    shape[size_t(d)] = ex == 1 ? ey : ex;
   }
   SourceLoc la = a.loc, lb = b.loc;
   x = convert_shape(x, shape, la);
@@ -491,7 +491,7 @@ SV Elaborator::shaped(const ast::Expr &e) {
       std::string text(diags_.sources().text(d->loc));
       return error(d->loc, DiagKind::non_constant_shape, shape.size(), e.text, text);
     }
-    if (v.i < 1) return error(d->loc, DiagKind::bad_extent, shape.size(), v.i);
+    if (v.i < least_extent()) return error(d->loc, DiagKind::bad_extent, shape.size(), v.i);
     shape.push_back(v.i);
   }
   SV number = SV::make_int(e.text == "ones", e.loc);

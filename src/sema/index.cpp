@@ -126,7 +126,7 @@ std::optional<Elaborator::Span> Elaborator::constant_span(const Range &r, int64_
     return std::nullopt;
   } else
     s.size = extent - s.start;
-  if (s.size < 1) {
+  if (s.size < least_extent()) {
     error(loc, DiagKind::bad_extent, 0, s.size);
     return std::nullopt;
   }

@@ -253,6 +253,10 @@ public:
       e->define({name, check.kernel.loc}, number);
     }
     for (const HostArg &a : args) {
+      if (a.absent) {
+        e->define({a.name, check.kernel.loc}, SV::make(Kind::Absent, check.kernel.loc, [&](SV &s) { s.s = a.name; }));
+        continue;
+      }
       ir::Param p;
       p.name = a.name;
       p.type = ir::Type::tile(a.dtype, a.shape);

@@ -30,6 +30,7 @@ struct HostArg {
   std::string name;
   DType dtype = DType::F64; // f64, i64 or bool
   std::vector<int64_t> shape;
+  bool absent = false; // an optional tensor that the case does not have: no argument, but `has` knows the name
 };
 struct HostFunction {
   std::unique_ptr<ir::Function> fn;
