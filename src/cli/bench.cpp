@@ -10,6 +10,7 @@ namespace {
 struct Options {
   Common common;
   std::string only_case, json;
+  int64_t max_registers = 0;
 };
 
 int run(const Options &o) {
@@ -26,6 +27,7 @@ int run(const Options &o) {
   auto kernels = s.kernels();
   if (!spec || kernels.empty()) return kDiagnostics;
   v.overrides = *spec;
+  v.compile.max_registers = o.max_registers;
   v.only_case = o.only_case;
   int exit = kOk;
   Json list = Json::array();
@@ -71,6 +73,7 @@ void setup_bench(CLI::App &app, int &exit) {
   CLI::App *sub = app.add_subcommand("bench", "time kernels on the GPU by the benchmark convention");
   add_common(*sub, o->common);
   sub->add_option("--case", o->only_case, "one case");
+  sub->add_option("--maxnreg", o->max_registers, "registers per thread at most");
   sub->add_option("--json", o->json, "results as JSON into this file");
   sub->callback([o, &exit] { exit = run(*o); });
 }
