@@ -84,7 +84,7 @@ std::string abi_comment(const ir::Function &f, const KernelAbi &abi) {
     s += fmt::format("//   param {:3}: {:7} {} ({}, {} bytes)\n", p.offset, kind_text(p.kind), p.name,
                      p.kind == AbiParam::Kind::Pointer ? "address" : dtype_name(p.type), p.bytes);
   if (abi.aligned)
-    s += fmt::format("//   bases and pitches are multiples of {} bytes\n", kAlignedBytes);
+    s += fmt::format("//   bases, pitches and run-time innermost extents are multiples of {} bytes\n", kAlignedBytes);
   if (abi.aligned && !f.facts.empty()) s += fmt::format("//   where {}\n", list(f.facts));
   std::string order = f.order;
   for (size_t i = 0; i < f.order_args.size(); i++) order += fmt::format("{}{}", i ? ", " : "(", f.order_args[i]);

@@ -16,7 +16,8 @@
 
 namespace tkc::codegen {
 
-// Base addresses, and strides but the innermost in bytes, are multiples of this in the aligned entry.
+// Base addresses, strides but the innermost in bytes, and run-time innermost extents in bytes are multiples of this in the
+// aligned entry.
 inline constexpr int64_t kAlignedBytes = 16;
 
 struct AbiParam {

@@ -219,6 +219,7 @@ TileAccess::TileAccess(LowerCtx &c, const ir::Op &op, const RegLayout &layout, c
       start_divisor_ = std::max(start_divisor_, pow2_part(k->getSExtValue()));
     int64_t extent = tensor_.static_extents.empty() ? ir::kDynamic : tensor_.static_extents.back();
     extent_divisor_ = pow2_part(extent != ir::kDynamic ? extent : attr_at(op, "extent_divisor", rank - 1, 1));
+    if (extent == ir::kDynamic) extent_divisor_ = std::max(extent_divisor_, pow2_part(tensor_.inner_divisor));
   }
   if (additive_) {
     // Small static offsets are summed in 32 bits: the widening to 64 is then one instruction.

@@ -209,6 +209,7 @@ void FunctionLowering::make_arguments() {
     t.base = function_->getArg(unsigned(arg++));
     t.dtype = p.type.dtype;
     t.alignment = abi_.aligned ? kAlignedBytes : dtype_bytes(p.type.dtype);
+    t.inner_divisor = abi_.aligned ? std::max<int64_t>(1, kAlignedBytes / dtype_bytes(p.type.dtype)) : 1;
     t.read_only = p.mode == ir::ParamMode::In;
     t.any_strides = p.any_strides;
     t.static_extents = p.type.shape;

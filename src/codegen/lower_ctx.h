@@ -24,6 +24,7 @@ struct TensorVal {
   int64_t alignment = 1;       // bytes: of the base and of every stride but the innermost
   std::vector<int64_t> static_extents; // kDynamic where unknown
   bool read_only = false;      // never written by this kernel: ld.global.nc
+  int64_t inner_divisor = 1;   // elements: divides a run-time innermost extent (1: nothing is known)
   bool any_strides = false;    // else the innermost stride is the constant 1
 };
 

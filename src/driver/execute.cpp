@@ -54,7 +54,8 @@ Result<std::vector<int64_t>> launch_grid(const ir::Function &f, const LaunchData
 bool may_use_aligned(const ir::Function &f, const LaunchData &data) {
   for (size_t i = 0; i < f.params.size(); i++) {
     const ir::Param &p = f.params[i];
-    if (!p.type.is_tensor() || !p.present || p.type.rank() < 2) continue;
+    if (!p.type.is_tensor() || !p.present || p.type.rank() < 1) continue;
+    if (p.type.rank() == 1 && p.dims[0].is_const()) continue; // neither a pitch nor a run-time extent
     // Dense tensors: every stride but the innermost is a multiple of the innermost extent.
     int64_t row = data.tensors[i].shape.back() * dtype_bits(p.type.dtype) / 8;
     if (row % codegen::kAlignedBytes) return false;

@@ -26,7 +26,10 @@ void lower_Subview(LowerCtx &c, const Op &op) {
   const TensorVal &t = c.tensor(op.operand(0));
   const std::vector<int64_t> &ranges = op.attrs.ints("ranges");
   llvm::IRBuilder<> &b = c.b;
-  TensorVal out{t.base, {}, {}, t.dtype, t.alignment, {}, t.read_only, t.any_strides};
+  TensorVal out = t;
+  out.extents.clear();
+  out.strides.clear();
+  if (!ranges.empty() && ranges.back() != 0) out.inner_divisor = 1; // the innermost extent is another one
   int64_t element = dtype_bytes(t.dtype);
   Value *offset = nullptr, *inside = nullptr;
   auto move = [&](Value *position, size_t d) {
