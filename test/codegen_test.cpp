@@ -413,6 +413,7 @@ TEST_CASE("arithmetic and comparisons of every dtype") {
     } else {
       for (size_t i = 100; i < 140; i++) y.i[i] = x.i[i];
       for (size_t i = 140; i < 240; i++) y.i[i] = wrap_to(t, int64_t(i % 70)); // shift amounts past the width too
+      for (size_t i = 200; i < 220; i++) y.i[i] = wrap_to(t, int64_t(i) << 32 | int64_t(i % 70)); // small low words
     }
     KernelKit k;
     ir::Value *a = k.load(k.in(x)), *b = k.load(k.in(y));
@@ -660,7 +661,10 @@ TEST_CASE("for loops: trips, results, carried tiles") {
       k.store(y, loop->result(0));
       k.store(last, loop->result(1));
       k.check();
-      CHECK((k.ptx.find("nounroll") != k.ptx.npos) == (unroll == 0));
+      // Two registers of a thread are added in an iteration. With a step that is not constant the copies of the body keep
+      // their tests, in one loop; ptxas unrolls it no further, whether it was asked for or not.
+      CHECK(occurrences(k.ptx, "add.rn.f32") + occurrences(k.ptx, "add.f32") == 2 * std::max<int64_t>(1, unroll));
+      CHECK(occurrences(k.ptx, "nounroll") == 1);
     }
   }
 }
@@ -830,7 +834,8 @@ TEST_CASE("the table of mma instructions agrees with the fragments of the layout
     CAPTURE(dtype_name(m.a));
     const MmaShape *shape = find_mma_shape(m.shape, m.a);
     REQUIRE(shape);
-    CHECK(shape->min_sm <= m.min_sm);
+    for (const ir::Target &target : ir::all_targets())
+      if (codegen::nvvm::find_mma(m.shape, m.a, m.b, m.acc, target)) CHECK(target.sm >= shape->min_sm);
     auto registers = [](int elements, int64_t bits) { return elements * int(bits) / 32 / (bits == 64 ? 64 : 32); };
     CHECK(m.a_regs == registers(shape->m * shape->k, shape->elem_bits));
     CHECK(m.b_regs == registers(shape->k * shape->n, shape->elem_bits));

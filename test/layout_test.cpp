@@ -351,6 +351,30 @@ const PublishedShape published[] = {
        return RowCol{t * 4 + (i & 3), g};
      },
      published_c},
+    {"m16n8k16", DType::F64,
+     [](int i, int g, int t) {
+       return RowCol{i % 2 == 0 ? g : g + 8, t + i / 2 * 4};
+     },
+     [](int i, int g, int t) {
+       return RowCol{t + i * 4, g};
+     },
+     published_c},
+    {"m16n8k8", DType::F64,
+     [](int i, int g, int t) {
+       return RowCol{i == 0 || i == 2 ? g : g + 8, i == 0 || i == 1 ? t : t + 4};
+     },
+     [](int i, int g, int t) {
+       return RowCol{i == 0 ? t : t + 4, g};
+     },
+     published_c},
+    {"m16n8k4", DType::F64,
+     [](int i, int g, int t) {
+       return RowCol{i == 0 ? g : g + 8, t};
+     },
+     [](int, int g, int t) {
+       return RowCol{t, g};
+     },
+     published_c},
     {"m8n8k4", DType::F64,
      [](int, int g, int t) {
        return RowCol{g, t};
@@ -388,7 +412,9 @@ TEST_CASE("mma fragments are those of the PTX manual") {
   CHECK(find_mma_shape("m16n8k32", DType::E5M2)->min_sm == 89);
   CHECK(mma_shapes_for(DType::BF16)[0]->k == 16);
   CHECK(mma_shapes_for(DType::F32).empty());
-  CHECK(mma_shapes().size() == 8);
+  CHECK(find_mma_shape("m16n8k16", DType::F64)->min_sm == 90);
+  CHECK(find_mma_shape("m8n8k4", DType::F64)->min_sm == 80);
+  CHECK(mma_shapes().size() == 11);
 }
 
 TEST_CASE("matrix fragments are those of the PTX manual") {

@@ -9,7 +9,7 @@ Tile::Tile(DType t, std::vector<int64_t> s) : dtype(t), shape(std::move(s)) {
   int64_t n = 1;
   for (int64_t e : shape) n *= e;
   if (is_float())
-    f.resize(size_t(n));
+    f.resize(size_t(n), round_to(t, 0));
   else
     i.resize(size_t(n));
 }

@@ -18,7 +18,7 @@ struct Tile {
   std::vector<int64_t> i; // elements of an integer or bool tile
 
   Tile() = default;
-  Tile(DType t, std::vector<int64_t> shape); // zeros
+  Tile(DType t, std::vector<int64_t> shape); // zeros; of ue8m0, which has no zero, the least value
   int64_t size() const;
   bool is_float() const { return tkc::is_float(dtype); }
   double as_f(int64_t k) const { return is_float() ? f[size_t(k)] : double(i[size_t(k)]); }

@@ -151,10 +151,17 @@ V shift(LowerCtx &c, DType t, V x, V amount, bool left) {
     V last = constant(dtype_bits(t) - 1);
     return b.CreateAShr(x, b.CreateBinaryIntrinsic(Intrinsic::umin, amount, last));
   }
+  auto by = [&](V v, V n) { return left ? b.CreateShl(v, n) : b.CreateLShr(v, n); };
+  // LLVM drops the select of the other widths, because shl and shr clamp the amount; but theirs has 32 bits, to which it
+  // cuts one of 64 bits unclamped. So these go in two steps, none of which passes the width.
+  if (dtype_bits(t) == 64) {
+    V all = b.CreateBinaryIntrinsic(Intrinsic::umin, amount, constant(64)), half = b.CreateLShr(all, constant(1));
+    return by(by(x, half), b.CreateSub(all, half));
+  }
   V fits = b.CreateICmpULT(amount, constant(dtype_bits(t)));
   // The amount in the unselected case must still be a defined one.
   V safe = b.CreateSelect(fits, amount, constant(0));
-  return b.CreateSelect(fits, left ? b.CreateShl(x, safe) : b.CreateLShr(x, safe), constant(0));
+  return b.CreateSelect(fits, by(x, safe), constant(0));
 }
 
 void lower_integers(LowerCtx &c, const Op &op, const std::function<V(DType, V, V)> &f) {

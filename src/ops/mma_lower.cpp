@@ -17,11 +17,12 @@ namespace {
 // Registers of an operand as the words of instruction fragments.
 class Operand {
 public:
-  // `k_dim`: the tile dim that is summed over. `zero_padding`: elements past the end of K, and lanes of `k_lane_mask`,
-  // must be zero; both factors of a product need it, for zero times NaN is NaN.
-  Operand(LowerCtx &c, const ir::Value *v, int64_t k_dim, bool zero_padding, uint32_t k_lane_mask)
+  // `k_dim`: the tile dim that is summed over. Elements past the end of K, and lanes of `k_lane_mask`, become zero; both
+  // factors of a product need it, for zero times NaN is NaN. A K of whole instructions has such elements too where the
+  // warps that share it out get unequal parts: all execute the steps of the largest.
+  Operand(LowerCtx &c, const ir::Value *v, int64_t k_dim, uint32_t k_lane_mask)
       : c_(c), regs_(c.regs(v)), layout_(c.layout(v)), dtype_(v->type.dtype), k_dim_(k_dim),
-        zero_padding_(zero_padding), lanes_(bits_clear(c, k_lane_mask, 0)) {}
+        lanes_(bits_clear(c, k_lane_mask, 0)) {}
 
   // The words of a fragment given by its registers; `small`: the rest that tf32 loses, of an f32 operand.
   template <size_t N> const Regs &words(const std::array<int16_t, N> &fragment, int elements, bool small = false) {
@@ -47,7 +48,7 @@ private:
     if (!fresh) return it->second;
     Value *v = regs_[size_t(reg)];
     TKC_CHECK(v, "register {} of an operand of mma is not live", reg);
-    Value *valid = both(c_, zero_padding_ ? inside_predicate(c_, layout_, reg, k_dim_) : nullptr, lanes_);
+    Value *valid = both(c_, inside_predicate(c_, layout_, reg, k_dim_), lanes_);
     if (valid) v = c_.b.CreateSelect(valid, v, llvm::Constant::getNullValue(type));
     if (dtype_ == DType::F32) {
       Value *big = nvvm::cvt_rna_tf32_f32(c_.b, v);
@@ -61,7 +62,6 @@ private:
   RegLayout layout_;
   DType dtype_;
   int64_t k_dim_;
-  bool zero_padding_;
   Value *lanes_;
   std::map<std::pair<int16_t, bool>, Value *> elements_;
   std::map<std::vector<int16_t>, Regs> words_;
@@ -139,10 +139,8 @@ void tensor_cores(LowerCtx &c, const Op &op, const MmaPlan &plan) {
             dtype_name(plan.b_type), dtype_name(acc_type), c.target.name);
   const std::string precision = op.attrs.has("precision") ? op.attrs.s("precision") : "";
   bool split = precision == "tf32x3" && op.operand(0)->type.dtype == DType::F32;
-  int64_t k = op.operand(0)->type.shape[1];
-  bool ragged = k % plan.shape->k != 0;
-  Operand tile_a(c, op.operand(0), 1, ragged, plan.steps.k_lane_mask);
-  Operand tile_b(c, op.operand(1), 0, ragged, plan.steps.k_lane_mask);
+  Operand tile_a(c, op.operand(0), 1, plan.steps.k_lane_mask);
+  Operand tile_b(c, op.operand(1), 0, plan.steps.k_lane_mask);
   Operand &a = plan.transposed ? tile_b : tile_a, &b = plan.transposed ? tile_a : tile_b;
   Regs start = initial(c, op);
   bool partial = plan.steps.k_warp_mask != 0; // the addend comes in after the exchange, once
