@@ -67,6 +67,27 @@ TEST_CASE("proofs use bounds, integrality and choices, and nothing else") {
   CHECK(!p.nonnegative(m - Poly(8), inner));
   CHECK(!p.nonnegative(m - Poly(7), other));
   CHECK(!p.nonnegative(m - Poly(7), outer));
+  // Facts about two atoms say something about the earlier one, unless the later one may be a guess.
+  for (bool settled : {true, false}) {
+    Prover r;
+    Poly n = Poly::atom(r.new_atom("n"));
+    if (!settled) r.settle();
+    Poly k = Poly::atom(r.new_atom("k"));
+    r.assume(k - Poly(3));
+    r.assume(n - k * Poly(2), inner);
+    CHECK(r.nonnegative(n - Poly(6), inner) == settled);
+    CHECK(!r.nonnegative(n - Poly(7), inner));
+    CHECK(!r.nonnegative(n, outer));
+  }
+  // Bounds are rounded to integers: 6 k <= 4 n + 3 is 3 k <= 2 n + 1, and 6 k >= 4 n - 3 is 3 k >= 2 n - 1.
+  Prover w;
+  Poly n = Poly::atom(w.new_atom("n")), k = Poly::atom(w.new_atom("k"));
+  w.upper(1, 6, n * Poly(4) + Poly(3));
+  w.lower(1, 6, n * Poly(4) - Poly(3));
+  CHECK(w.nonnegative(n * Poly(2) + Poly(1) - k * Poly(3), nullptr));
+  CHECK(!w.nonnegative(n * Poly(2) - k * Poly(3), nullptr));
+  CHECK(w.nonnegative(k * Poly(3) - n * Poly(2) + Poly(1), nullptr));
+  CHECK(!w.nonnegative(k * Poly(3) - n * Poly(2), nullptr));
   // a * b >= 1 with factors that are not negative.
   Prover q;
   Poly a = Poly::atom(q.new_atom("a")), b = Poly::atom(q.new_atom("b"));
@@ -141,8 +162,8 @@ TEST_CASE("rows of a tile: grid and divisibility") {
   CHECK(access_facts(k2d, "grid (cdiv(M, 128)) where M % 128 == 0", rows) == "10 64,any");
   CHECK(access_facts(k2d, "grid (cdiv(M, 32)) where M % 64 == 0", rows) == "00 64,any");
   CHECK(access_facts(k2d, "grid (M) where M % 64 == 0", rows) == "00 64,any");
-  // No proof that a product does not wrap: the powers of two that divide it stay.
-  CHECK(access_facts(k2d, "grid (K)", i32("c", 48) + pid() + "%r = mul %pid, %c : i32\n" + load2("t", "r", "zero", 1, 1)) == "00 16,any");
+  // No proof that a product does not wrap: the powers of two that divide it stay. The grid says that K is at least 1.
+  CHECK(access_facts(k2d, "grid (K)", i32("c", 48) + pid() + "%r = mul %pid, %c : i32\n" + load2("t", "r", "zero", 1, 1)) == "01 16,any");
 }
 
 TEST_CASE("whole dims and constant ranges") {
@@ -167,7 +188,8 @@ TEST_CASE("loops over a dim") {
   CHECK(access_facts("tensor<f32>[4096] dims [4096]", "grid (1)", i32("N", 4096) + body("zero", "N", 64, 64)) == "1 64");
   CHECK(access_facts("tensor<f32>[4096] dims [4096]", "grid (1)", i32("N", 4097) + body("zero", "N", 64, 64)) == "0 64");
   CHECK(access_facts(k1d, "grid (1) where M % 64 == 0 && K % 64 == 0 && K <= M", body("K", "M", 64, 64)) == "1 64");
-  CHECK(access_facts(k1d, "grid (1) where K <= M && M % 64 == 0", body("zero", "K", 64, 64)) == "0 64");
+  CHECK(access_facts(k1d, "grid (1) where K <= M && M % 64 == 0", body("zero", "K", 64, 64)) == "1 64"); // 64 t < K <= 64 m
+  CHECK(access_facts(k1d, "grid (1) where K <= M && M % 32 == 0", body("zero", "K", 64, 64)) == "0 64");
   CHECK(access_facts(k1d, "grid (1) where K <= M && K % 64 == 0", body("zero", "K", 64, 64)) == "1 64");
   // M - 1 - k counts down.
   std::string down = i32("one", 1) + "%last = sub %M, %one : i32\n";
@@ -197,7 +219,8 @@ TEST_CASE("heads and batches: divisions of the program id") {
   std::string x = "tensor<f32>[?, ?] dims [M, H]";
   std::string ops = pid() + "%b = div %pid, %H : i32 {precise = 0}\n%h = rem %pid, %H : i32\n" + load2("t", "b", "h", 1, 1);
   CHECK(access_facts(x, "grid (M * H)", ops) == "11 1,1");
-  CHECK(access_facts(x, "grid (M * H + 1)", ops) == "01 1,1");
+  CHECK(access_facts(x, "grid (M * H + 1) where H >= 1", ops) == "01 1,1");
+  CHECK(access_facts(x, "grid (M * H + 1)", ops) == "00 1,1"); // with H = 0 the remainder is any number
   std::string fixed = i32("G", 8) + pid() + "%b = div %pid, %G : i32 {precise = 0}\n%h = rem %pid, %G : i32\n%j = mul %h, %G : i32\n" + load2("t", "b", "j", 1, 8);
   CHECK(access_facts("tensor<f32>[?, 64] dims [M, 64]", "grid (M * 8)", fixed) == "11 1,8");
   CHECK(access_facts("tensor<f32>[?, 63] dims [M, 63]", "grid (M * 8)", fixed) == "10 1,8");

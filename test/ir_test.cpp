@@ -195,7 +195,7 @@ TEST_CASE("faults of the text are reported where they are") {
       {"size K", "sighs K", "expected `param`, `size`", "sighs"},
       {"program_id", "program_idea", "there is no op `program_idea`", "program_idea"},
       {"add %acc.1, %u", "add %acc.1, %v", "%v is not defined", "%v"},
-      {"tile<f32>[4, 64] {unroll", "tile<f32>[4, 64 {unroll", "expected `]`", "{unroll"},
+      {"tile<bf16>[4, 64] {sizes", "tile<bf16>[4, 64 {sizes", "expected `]`", "{sizes"},
       {"tile<f32>[4, 64], i32 {unroll", "tile<f32>[4, 64] {unroll", "2 results and 1 types", "{unroll"},
       {"i32 {axis = 0}", "i23 {axis = 0}", "`i23` is not a dtype", " {axis"},
       {"value = 1e-300", "value = 1e-3.0.0", "is not a number", "1e-3.0.0"},
@@ -337,7 +337,7 @@ TEST_CASE("each rule of a typed function has a function that breaks it") {
       {"drop = [0, 0], gather = [0, 0], has_mask = 0, has_other = 0", "drop = [0], gather = [0, 0], has_mask = 0, has_other = 0", "`drop` must have one entry per dim"},
       {"has_mask = 0, has_other = 0}", "has_mask = 0, has_other = 0, in_bounds = [1]}", "`in_bounds` must have one entry"},
       {"%sum = reduce_sum %acc : tile<f32>[4]", "%sum = reduce_sum %acc : tile<f32>[64]", "inference gives tile<f32>[4]"},
-      {"%v = sub %w.2, %one : i32", "%v = sub %w.2, %t : i32", "`sub %w.2, %t"},
+      {"%v = sub %w.2, %one : i32", "%v = sub %w.2, %t : i32", "`-` needs one dtype, but `a` is i32 and `b` is f32"},
       {", effects = \"pure\", min_sm = 80}", ", min_sm = 80}", "attribute `effects` is missing"},
       {"ranges = [2, 1]", "ranges = [2, 0]", "subview"},
       // effects
@@ -382,10 +382,11 @@ TEST_CASE("links between values, ops and blocks are checked") {
   CHECK(contains(broken([&](ir::Function &f) { // uses a value of the loop after it
           find(f, OpKind::ReduceSum)->operands[0] = find(f, OpKind::Add)->result();
         }), "out of its scope"));
-  CHECK(contains(broken([&](ir::Function &f) { std::swap(f.body->ops[0], f.body->ops[3]); }), "used before its definition"));
+  CHECK(contains(broken([&](ir::Function &f) { std::swap(f.body->ops[0], f.body->ops[4]); }), "used before its definition"));
   CHECK(contains(broken([&](ir::Function &f) { find(f, OpKind::Add)->operands[0] = nullptr; }), "null operand"));
   CHECK(contains(broken([&](ir::Function &f) { find(f, OpKind::Add)->block = f.body; }), "is not linked to its block"));
-  CHECK(contains(broken([&](ir::Function &f) { f.body->ops.insert(f.body->ops.begin(), f.body->ops[1]); }), "defined twice"));
+  CHECK(contains(broken([&](ir::Function &f) { f.body->ops.insert(f.body->ops.begin(), f.body->ops[1]); }), "stands in two places"));
+  CHECK(contains(broken([](ir::Function &f) { f.body->ops[2]->results[0] = f.body->ops[1]->result(); }), "defined twice"));
   CHECK(contains(broken([&](ir::Function &f) { find(f, OpKind::Add)->result()->op = nullptr; }), "result 0 is not linked"));
   CHECK(contains(broken([&](ir::Function &f) { find(f, OpKind::For)->regions[0]->parent = nullptr; }), "region is not linked"));
   CHECK(contains(broken([&](ir::Function &f) { find(f, OpKind::For)->regions[0]->args[1]->index = 0; }), "is not linked to its block"));
@@ -527,8 +528,8 @@ std::string own(const char *name, const char *token) {
   return fmt::format("%{} = scratch_load %{} : tile<i32>[64] layout(reg[] lane[16,8,4,2,1] warp[32])\n", name, token);
 }
 const std::string kBar = "block_barrier {scope = \"block\"}\n", kWarp = "block_barrier {scope = \"warp\"}\n";
-std::string loop(const std::string &body) {
-  return "for %lo, %hi, %hi do (%k : i32 layout(reg[] lane[0,0,0,0,0] warp[0])) {\n" + body + "yield\n}\n";
+std::string loop(const std::string &body, const std::string &counter = "k") {
+  return "for %lo, %hi, %hi do (%" + counter + " : i32 layout(reg[] lane[0,0,0,0,0] warp[0])) {\n" + body + "yield\n}\n";
 }
 
 } // namespace
@@ -566,7 +567,7 @@ TEST_CASE("accesses of shared memory are in range and ordered") {
       {loop(store("s", 0) + kWarp + own("l", "s")), "overwrites its buffer without a barrier"},
       {loop(store("s", 0) + kWarp + own("l", "s") + kWarp), nullptr},
       {store("s", 0) + kBar + loop(load("l", "s") + kBar + store("t", 0) + kBar + load("m", "t")), "may have been overwritten since"},
-      {loop(loop(once + kBar) + store("t", 0) + kBar + load("m", "t")), "overwrites shared memory"},
+      {loop(loop(once + kBar, "j") + store("t", 0) + kBar + load("m", "t")), "overwrites shared memory"},
       // branches: the barrier must be on every path
       {once + "if %c do {\n" + kBar + "yield\n} do {\nyield\n}\n" + store("t", 0), "overwrites shared memory"},
       {once + "if %c do {\n" + kBar + "yield\n} do {\n" + kBar + "yield\n}\n" + store("t", 0), nullptr},

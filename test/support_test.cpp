@@ -52,6 +52,9 @@ TEST_CASE("a diagnostic shows the line and a caret") {
 TEST_CASE("near names") {
   CHECK(nearest_name("sotfmax", {"softmax", "gemm"}) == "softmax");
   CHECK(nearest_name("zzz", {"softmax", "gemm"}) == "");
+  CHECK(nearest_name("fodl", {"find", "fold"}) == "fold"); // neighbours swapped: one slip
+  CHECK(nearest_name("fxdl", {"fold"}) == "");
+  CHECK(nearest_name("flod", {"floor", "fold"}) == "fold");
 }
 
 TEST_CASE("JSON escapes") { CHECK(Json::object().set("a\n", "b\"").dump(0) == "{\"a\\n\":\"b\\\"\"}"); }

@@ -86,6 +86,7 @@ void Facts::symbols() {
     prover_.upper(a, 1, grid_[axis] - Poly(1));
     program_.push_back(Poly::atom(a));
   }
+  prover_.settle(); // the body has loops, of which facts are guessed and then checked
 }
 
 void Facts::assume(const SizeExpr &e) {
@@ -164,11 +165,19 @@ Poly Facts::quotient(const Poly &x, const Poly &d, bool up, const Block *at) {
     if (auto q = x.divided_by(*c)) return *q;
   std::string key = fmt::format("{} / {} {}", x.str(), d.str(), up);
   auto it = known_.find(key);
-  if (it != known_.end()) return it->second;
-  int a = prover_.new_atom(fmt::format("{}(({}) / ({}))", up ? "ceil" : "floor", prover_.str(x), prover_.str(d)));
-  prover_.lower(a, d, up ? x : x - d + Poly(1));
-  prover_.upper(a, d, up ? x + d - Poly(1) : x);
-  return known_.emplace(key, Poly::atom(a)).first->second;
+  if (it == known_.end()) {
+    int a = prover_.new_atom(fmt::format("{}(({}) / ({}))", up ? "ceil" : "floor", prover_.str(x), prover_.str(d)));
+    prover_.lower(a, d, up ? x : x - d + Poly(1));
+    prover_.upper(a, d, up ? x + d - Poly(1) : x);
+    it = known_.emplace(key, Poly::atom(a)).first;
+  }
+  // Not to be had from the bounds above where d is a size: d q >= x - d + 1 says q > -1, which no proof concludes.
+  int q = it->second.highest_atom();
+  if (prover_.nonnegative(x, nullptr))
+    prover_.lower(q, 1, 0);
+  else if (prover_.nonnegative(x, at))
+    prover_.lower(q, 1, 0, at);
+  return it->second;
 }
 
 Poly Facts::choice(bool smaller, const Poly &a, const Poly &b, const Block *at) {

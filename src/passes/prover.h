@@ -6,6 +6,7 @@
 // `64 t <= M - 1` and 64 | M into 64 t + 64 <= M.
 #pragma once
 #include "passes/poly.h"
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ public:
   // A number of which nothing is known yet. `name` is for debugging.
   int new_atom(std::string name);
   int atoms() const { return int(atoms_.size()); }
+  // Later atoms may stand for guesses that turn out wrong, and whose bounds are then of no use. Earlier ones are settled.
+  void settle() { settled_ = atoms(); }
 
   // scale * atom >= value, or <=, wherever control is in `scope` (null: everywhere). `scale` must be at least 1, and
   // `scale` and `value` made of earlier atoms.
@@ -27,8 +30,9 @@ public:
   void upper(int atom, Poly scale, Poly value, const ir::Block *scope = nullptr);
   // The atom equals one of these in every run; which one is not known. They are made of earlier atoms.
   void one_of(int atom, std::vector<Poly> choices);
-  // e >= 0 in a scope: becomes a bound of its latest atom, if that stands alone with a number before it. From a product
-  // of atoms that are not negative, a * b >= 1, follow bounds of each.
+  // e >= 0 in a scope: becomes a bound of its latest atom, if that stands alone with a number before it. If that atom is
+  // settled, bounds of earlier atoms may follow. From a product of atoms that are not negative, a * b >= 1, follow bounds
+  // of each.
   void assume(const Poly &e, const ir::Block *scope = nullptr);
 
   // Whether e >= 0 is certain where control is in `at`. No is no proof of the opposite.
@@ -48,10 +52,13 @@ private:
     std::vector<Bound> lower, upper;
     std::vector<Poly> choices;
   };
-  static void add(std::vector<Bound> &list, Bound b);
+  static void tighten(Bound &b, bool upper);
+  static bool add(std::vector<Bound> &list, Bound b, bool upper); // false: it was there
+  void assume(const Poly &e, const ir::Block *scope, int depth);
   bool prove(const Poly &e, const ir::Block *at, int &budget) const;
   bool holds(const Bound &b, const ir::Block *at) const;
   std::vector<Atom> atoms_;
+  int settled_ = INT32_MAX;
 };
 
 } // namespace tkc::passes

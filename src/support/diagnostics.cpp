@@ -116,16 +116,18 @@ std::string Diagnostics::render_json() const {
   return Json::object().set("diagnostics", std::move(list)).dump() + "\n";
 }
 
+// Insertions, deletions, replacements and swaps of neighbours: the commonest slip of the fingers counts once.
 static int64_t edit_distance(const std::string &a, const std::string &b) {
-  std::vector<int64_t> row(b.size() + 1);
+  // Rows of the table for the prefixes of `a` that end two before, one before and at i.
+  std::vector<int64_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); j++) row[j] = int64_t(j);
   for (size_t i = 1; i <= a.size(); i++) {
-    int64_t diagonal = row[0];
+    std::swap(before, last);
+    std::swap(last, row);
     row[0] = int64_t(i);
     for (size_t j = 1; j <= b.size(); j++) {
-      int64_t next = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
-      diagonal = row[j];
-      row[j] = next;
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before[j - 2] + 1);
     }
   }
   return row[b.size()];
