@@ -400,8 +400,11 @@ TEST_CASE("instructions: what a mask costs") {
   CHECK(count(lines({50, 56}, true, true, {}, blocks), " ld.global.nc.v4.b32") == 4);
   // 50 columns end inside a vector of eight; of two they do not.
   CHECK(count(lines({50, 50}, true, true, {}, blocks), " ld.global.nc.b32") == 16);
-  // Nothing is known of the extent, or of the addresses.
-  CHECK(count(lines({50, 50}, false, true, {}, blocks), " ld.global.nc.b16") == 32);
+  // The aligned entry may assume that a run-time innermost extent is made of whole vectors; the other may not.
+  CHECK(count(lines({50, 56}, false, true, {}, blocks), " ld.global.nc.v4.b32") == 4);
+  CHECK(count(lines({50, 56}, false, false, {}, blocks), " ld.global.nc.b16") == 32);
+  CHECK(count(lines({50, 50}, false, false, {}, blocks), " ld.global.nc.b16") == 32);
+  // Nothing is known of the addresses.
   CHECK(count(lines({64, 64}, true, false, attrs({{"in_bounds", Ints{1, 1}}}), blocks), "ld.global.nc.b16") == 32);
 }
 
