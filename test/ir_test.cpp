@@ -202,7 +202,8 @@ TEST_CASE("faults of the text are reported where they are") {
       {"value = -9223372036854775808", "value = -9223372036854775809", "expected an integer", "-9223372036854775809"},
       {"%n.1 : i32) {", "%k : i32) {", "%k is defined twice", ") {\n      %p"},
       {"in f32\n", "of f32\n", "expected `in`", "of f32"},
-      {"\"4\"\n", "\"4\n", "bad escape in a string", nullptr},
+      {"\"4\"\n", "\"4\n", "the string has no end", "\n  bind \"odd"},
+      {"\"a\\nb\"", "\"a\\qb\"", "bad escape in a string", "b\"\n  grid"},
       {"    return\n  }\n}", "    return\n  }\n", "expected `}`", nullptr},
       {"    return\n  }\n}", "    return\n  }\n} more", "text after the end", "more"},
       {"M % 16 ==", "M % ==", "expected a name", "== 0"},
@@ -211,7 +212,7 @@ TEST_CASE("faults of the text are reported where they are") {
     std::string text = kEverything;
     replace(text, c.from, c.to);
     Parsed p(text);
-    INFO(c.to);
+    INFO(std::string(c.to));
     CHECK(p.f == nullptr);
     REQUIRE(p.diags.all().size() == 1);
     CHECK_MESSAGE(p.diags.all()[0].text.find(c.message) != std::string::npos, p.diags.all()[0].text);

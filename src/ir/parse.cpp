@@ -108,7 +108,7 @@ private:
     std::string out;
     expect("\"");
     while (!failed_) {
-      if (pos_ >= text_.size()) return fail("the string has no end"), out;
+      if (pos_ >= text_.size() || text_[pos_] == '\n') return fail("the string has no end"), out;
       char c = text_[pos_++];
       if (c == '"') return out;
       if (c != '\\') {

@@ -57,8 +57,8 @@ void Prover::one_of(int atom, std::vector<Poly> choices) {
 
 void Prover::assume(const Poly &e, const ir::Block *scope) { assume(e, scope, kDerived); }
 
-// A fact bounds its latest atom. Between that bound and one on the other side, what remains is a fact about earlier atoms:
-// K >= 1 and K <= M give M >= 1, which no proof about M would find among the bounds of K.
+// A fact bounds its latest atom. Between that bound and one on the other side, what remains is a fact about earlier
+// atoms: K >= 1 and K <= M give M >= 1, which no proof about M would find among the bounds of K.
 void Prover::assume(const Poly &e, const ir::Block *scope, int depth) {
   int a = e.highest_atom();
   if (!e.is_known() || a < 0) return;

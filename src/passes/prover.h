@@ -1,9 +1,9 @@
 // Proofs of e >= 0 for polynomials over atoms with known bounds.
 //
-// An atom is an integer with a place in an order; its bounds are polynomials over earlier atoms, so a proof that replaces
-// the latest atom by a bound, again and again, ends at a number. What makes the proofs strong enough for tiles is
-// integrality: every value of e is a multiple of the gcd g of its coefficients, so e >= 0 if e + g - 1 >= 0. That turns
-// `64 t <= M - 1` and 64 | M into 64 t + 64 <= M.
+// An atom is an integer with a place in an order; its bounds are polynomials over earlier atoms, so a proof that
+// replaces the latest atom by a bound, again and again, ends at a number. What makes the proofs strong enough for tiles
+// is integrality: every value of e is a multiple of the gcd g of its coefficients, so e >= 0 if e + g - 1 >= 0. That
+// turns `64 t <= M - 1` and 64 | M into 64 t + 64 <= M.
 #pragma once
 #include "passes/poly.h"
 #include <cstdint>
@@ -21,7 +21,8 @@ public:
   // A number of which nothing is known yet. `name` is for debugging.
   int new_atom(std::string name);
   int atoms() const { return int(atoms_.size()); }
-  // Later atoms may stand for guesses that turn out wrong, and whose bounds are then of no use. Earlier ones are settled.
+  // Later atoms may stand for guesses that turn out wrong, and whose bounds are then of no use. Earlier ones are
+  // settled.
   void settle() { settled_ = atoms(); }
 
   // scale * atom >= value, or <=, wherever control is in `scope` (null: everywhere). `scale` must be at least 1, and
@@ -30,9 +31,9 @@ public:
   void upper(int atom, Poly scale, Poly value, const ir::Block *scope = nullptr);
   // The atom equals one of these in every run; which one is not known. They are made of earlier atoms.
   void one_of(int atom, std::vector<Poly> choices);
-  // e >= 0 in a scope: becomes a bound of its latest atom, if that stands alone with a number before it. If that atom is
-  // settled, bounds of earlier atoms may follow. From a product of atoms that are not negative, a * b >= 1, follow bounds
-  // of each.
+  // e >= 0 in a scope: becomes a bound of its latest atom, if that stands alone with a number before it. If that atom
+  // is settled, bounds of earlier atoms may follow. From a product of atoms that are not negative, a * b >= 1, follow
+  // bounds of each.
   void assume(const Poly &e, const ir::Block *scope = nullptr);
 
   // Whether e >= 0 is certain where control is in `at`. No is no proof of the opposite.
