@@ -121,7 +121,7 @@ struct Bench : Kit {
   ir::Value *out(DType t, Ints shape) { return tensor_of(interp::Tile(t, std::move(shape))); }
   // A conversion as the passes write it.
   ir::Value *convert(ir::Value *x, RegLayout to) {
-    LayoutFeatures features = codegen::layout_features(*ir::find_target(target));
+    LayoutFeatures features = ir::layout_features(*ir::find_target(target));
     ConversionPlan plan = plan_conversion(*x->layout, to, dtype_bytes(x->type.dtype) * 8, features);
     if (plan.kind != ConvertKind::Shared) return laid(value(OpKind::ConvertLayout, {x}), std::move(to));
     return through_shared(x, to, plan.shared);

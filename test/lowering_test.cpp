@@ -88,7 +88,7 @@ TEST_CASE("a conversion larger than its scratch goes in pieces") {
   Ints shape = {64, 512};
   RegLayout src = blocked(shape, std::array{1, 0}, 4, 8), dst = blocked(shape, std::array{0, 1}, 1, 8);
   ir::Value *x = k.load(k.tensor_of(random_tile(numbers, DType::F32, shape)), {0, 0}, shape, src);
-  SharedPlan plan = plan_shared(src, dst, 32, codegen::layout_features(*ir::find_target(k.target)));
+  SharedPlan plan = plan_shared(src, dst, 32, ir::layout_features(*ir::find_target(k.target)));
   CHECK(plan.pieces > 1);
   k.store(k.out(DType::F32, shape), {0, 0}, k.through_shared(x, dst, plan));
   k.check();

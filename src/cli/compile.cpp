@@ -35,6 +35,10 @@ int run(const Options &o) {
   auto spec = s.overrides();
   auto kernels = s.kernels();
   if (!spec || kernels.empty()) return kDiagnostics;
+  if (o.emit == "cubin" && kernels.size() > 1) {
+    fmt::print(stderr, "tkc: a cubin holds one kernel: choose it with -k\n");
+    return kUsage;
+  }
   driver::CompileOptions options;
   options.target = target;
   options.max_registers = o.max_registers;

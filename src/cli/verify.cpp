@@ -27,7 +27,7 @@ int run(const Options &o) {
   v.overrides = *spec;
   v.only_case = o.only_case;
   v.seed = o.seed;
-  v.emu.options.seed = o.emu_seed;
+  v.emu.seed = o.emu_seed;
   v.limit_seconds = o.limit;
   int64_t passed = 0, failed = 0, skipped = 0;
   int exit = kOk;

@@ -80,13 +80,6 @@ int64_t register_coordinate(const RegLayout &l, int64_t reg, int64_t dim) {
   return l.space().coord(l.reg_part(reg), int(dim));
 }
 
-LayoutFeatures layout_features(const ir::Target &target) {
-  LayoutFeatures f;
-  f.ldmatrix = f.movmatrix = target.has(ir::kLdmatrix);
-  f.stmatrix = target.has(ir::kStmatrix);
-  return f;
-}
-
 // ---- words
 llvm::Type *storage_type(LowerCtx &c, DType t) { return is_bool(t) ? c.b.getInt8Ty() : c.type(t); }
 

@@ -28,9 +28,6 @@ int64_t register_coordinate(const RegLayout &l, int64_t reg, int64_t dim);
 // True in the threads with all the given lane and warp bits zero; null if no bit is given.
 llvm::Value *bits_clear(LowerCtx &c, uint32_t lane_bits, uint32_t warp_bits);
 
-// What the layout library may use on a target.
-LayoutFeatures layout_features(const ir::Target &target);
-
 // ---- words
 // In memory a bool is a byte; every other element is its register type.
 llvm::Type *storage_type(LowerCtx &c, DType t);

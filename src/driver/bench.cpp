@@ -23,11 +23,7 @@ Result<BenchResult> bench_case(sema::Program &program, const ast::Function &kern
   if (!compiled) return failure("the kernel has errors");
   const ir::Function &f = *compiled->function;
   LaunchData data;
-  for (const std::string &s : f.sizes) {
-    auto it = c.numbers.find(s);
-    if (it == c.numbers.end()) return failure("case `{}` gives no value for the size `{}`", c.name, s);
-    data.sizes[s] = int64_t(it->second);
-  }
+  TKC_TRY(bind_sizes(f, c, data));
   for (const ir::Param &p : f.params)
     if (!p.type.is_tensor()) {
       auto it = c.numbers.find(p.name);
@@ -47,14 +43,7 @@ Result<BenchResult> bench_case(sema::Program &program, const ast::Function &kern
   }
   auto grid = launch_grid(f, data, diags.sources());
   if (!grid) return grid.failed();
-  sema::Numbers numbers = c.numbers;
-  for (const auto &[name, text] : f.bindings) {
-    char *end = nullptr;
-    double v = std::strtod(text.c_str(), &end);
-    if (text == "true" || text == "false") numbers.emplace(name, text == "true");
-    else if (!text.empty() && !*end) numbers.emplace(name, v);
-  }
-  out.counts = sema::evaluate_counts(program, check, numbers, diags);
+  out.counts = sema::evaluate_counts(program, check, numbers_of(f, c), diags);
 
   Device &device = *o.device;
   auto module = Module::load_ptx(device, compiled->code.ptx);
@@ -65,7 +54,6 @@ Result<BenchResult> bench_case(sema::Program &program, const ast::Function &kern
   out.entry = abi.entry;
   out.registers = entry->registers;
   out.local_bytes = entry->local_bytes;
-  if (auto n = entry->blocks_per_sm(abi.threads, abi.shared_bytes)) out.blocks_per_sm = *n;
   auto stream = Stream::create(device);
   if (!stream) return stream.failed();
   out.groups = bench_groups(call_bytes, device.info().l2_bytes);
@@ -97,6 +85,8 @@ Result<BenchResult> bench_case(sema::Program &program, const ast::Function &kern
     if (!prepared) return prepared.failed();
     target.launches.push_back(std::move(*prepared));
   }
+  // After the launches were prepared: they opt in to more than 48 KiB of shared memory.
+  if (auto n = entry->blocks_per_sm(abi.threads, abi.shared_bytes)) out.blocks_per_sm = *n;
   auto clock = GpuClock::create(*stream, o.limit_seconds);
   if (!clock) return clock.failed();
   auto seconds = run_convention(target, **clock, out.groups);

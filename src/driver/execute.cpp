@@ -166,7 +166,7 @@ Status run_interp(const ir::Function &f, LaunchData &data, const SourceManager &
 
 // ---- emulator
 
-Status run_emu(const CompiledKernel &kernel, LaunchData &data, const SourceManager &sources, const EmuSettings &settings,
+Status run_emu(const CompiledKernel &kernel, LaunchData &data, const SourceManager &sources, const emu::Options &options,
                std::string &printed) {
   const ir::Function &f = *kernel.function;
   auto grid = launch_grid(f, data, sources);
@@ -194,7 +194,7 @@ Status run_emu(const CompiledKernel &kernel, LaunchData &data, const SourceManag
   launch.dynamic_shared = abi.shared_bytes;
   launch.params = parameter_blob(f, abi, data, [&](size_t i) { return addresses[i]; }).bytes;
   if (launch.grid[0] > 0) {
-    emu::Report r = emu::run(*parsed.module, abi.entry, memory, launch, settings.options);
+    emu::Report r = emu::run(*parsed.module, abi.entry, memory, launch, options);
     printed += r.printed;
     if (!r.ok()) return failure("{}", emu::to_string(r.errors.front()));
   }

@@ -52,7 +52,7 @@ static Result<std::vector<interp::Value>> call(const sema::HostFunction &h, std:
   return std::move(r.results);
 }
 
-static sema::Numbers numbers_of(const ir::Function &f, const sema::CaseSpec &c) {
+sema::Numbers numbers_of(const ir::Function &f, const sema::CaseSpec &c) {
   sema::Numbers out = c.numbers;
   for (const auto &[name, text] : f.bindings) {
     char *end = nullptr;
@@ -63,14 +63,19 @@ static sema::Numbers numbers_of(const ir::Function &f, const sema::CaseSpec &c) 
   return out;
 }
 
-Result<LaunchData> make_data(sema::Program &program, const ast::Check *check, const ir::Function &f,
-                             const sema::CaseSpec &c, uint64_t seed, Diagnostics &diags) {
-  LaunchData data;
+Status bind_sizes(const ir::Function &f, const sema::CaseSpec &c, LaunchData &data) {
   for (const std::string &s : f.sizes) {
     auto it = c.numbers.find(s);
     if (it == c.numbers.end()) return failure("case `{}` gives no value for the size `{}`", c.name, s);
     data.sizes[s] = int64_t(it->second);
   }
+  return {};
+}
+
+Result<LaunchData> make_data(sema::Program &program, const ast::Check *check, const ir::Function &f,
+                             const sema::CaseSpec &c, uint64_t seed, Diagnostics &diags) {
+  LaunchData data;
+  TKC_TRY(bind_sizes(f, c, data));
   for (const ir::Param &p : f.params)
     if (!p.type.is_tensor())
       if (auto it = c.numbers.find(p.name); it != c.numbers.end()) data.scalars[p.name] = it->second;

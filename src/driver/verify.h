@@ -11,7 +11,7 @@ struct VerifyOptions {
   sema::InstanceSpec overrides; // -P
   std::string only_case;        // "": all
   uint64_t seed = 1;
-  EmuSettings emu;
+  emu::Options emu;
   Device *device = nullptr; // Gpu
   double limit_seconds = 60;
 };
@@ -26,6 +26,11 @@ struct CaseResult {
   double seconds = 0;
   bool pass() const;
 };
+
+// Everything numeric that a case's expressions may use: its settings and the instance's compile-time integers and bools.
+sema::Numbers numbers_of(const ir::Function &f, const sema::CaseSpec &c);
+// The run-time sizes of the instance from the case; a missing one is an error.
+Status bind_sizes(const ir::Function &f, const sema::CaseSpec &c, LaunchData &data);
 
 // The data of one case: inputs by the block's expressions (else normal(0, 1), small integers, fair coins), outputs
 // poisoned. `function` is any instance of the kernel for the case.

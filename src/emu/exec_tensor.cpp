@@ -188,7 +188,7 @@ void decode_tensor(Decoder &d, std::optional<AtomicOp> op) {
   std::vector<uint32_t> list = {bar.row, word(shared.offset), word(map.offset), word(bar.offset)};
   list.insert(list.end(), coordinates.begin(), coordinates.end());
   d.out.a = shared.row, d.out.b = map.row, d.out.list = d.add_list(list), d.out.n = uint8_t(rank);
-  d.out.mode[0] = load, d.out.mode[1] = uint8_t(!shared.wide | !bar.wide << 1), d.out.mode[2] = op ? uint8_t(*op) + 1 : 0;
+  d.out.mode[0] = load, d.out.mode[1] = uint8_t(int(!shared.wide) | int(!bar.wide) << 1), d.out.mode[2] = op ? uint8_t(*op) + 1 : 0;
   d.out.run = tensor_copy;
 }
 

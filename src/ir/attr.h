@@ -10,10 +10,6 @@
 #include <variant>
 #include <vector>
 
-namespace tkc {
-namespace layout = ::tkc; // the layout library's names live in tkc itself
-}
-
 namespace tkc::ir {
 
 using Attr = std::variant<int64_t, double, std::string, std::vector<int64_t>, std::vector<std::string>, DType,
@@ -22,6 +18,11 @@ using Attr = std::variant<int64_t, double, std::string, std::vector<int64_t>, st
 // A small map in order of insertion (which is the order of printing).
 class Attrs {
 public:
+  static Attrs one(std::string_view key, Attr value) {
+    Attrs a;
+    a.set(key, std::move(value));
+    return a;
+  }
   bool has(std::string_view key) const { return find(key) != nullptr; }
   template <typename T> const T &get(std::string_view key) const {
     const Attr *a = find(key);

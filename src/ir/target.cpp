@@ -39,6 +39,13 @@ const Part *find_part(std::string_view name) {
   return nullptr;
 }
 
+LayoutFeatures layout_features(const Target &t) {
+  LayoutFeatures f;
+  f.ldmatrix = f.movmatrix = t.has(kLdmatrix);
+  f.stmatrix = t.has(kStmatrix);
+  return f;
+}
+
 // The first part of the same SM number, else of the nearest below: rates change slowly between neighbours.
 const Part &default_part(const Target &t) {
   const Part *best = nullptr;

@@ -1,5 +1,6 @@
 // What a target can do. Code asks for a feature or a number of a row of targets.def, never for an SM number.
 #pragma once
+#include "layout/smem_layout.h"
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -44,5 +45,7 @@ const Target *find_target(std::string_view name);
 const Target &default_target(); // sm_120
 const Part &default_part(const Target &t);
 const Part *find_part(std::string_view name);
+// What the layout library may use on a target.
+LayoutFeatures layout_features(const Target &t);
 
 } // namespace tkc::ir

@@ -133,7 +133,7 @@ struct Sides {
 Sides scratch_sides(LowerCtx &c, const Op &store, const RegLayout *load) {
   const ir::Value *x = store.operand(0), *token = store.result();
   const auto &smem = store.attrs.get<SmemLayout>("smem");
-  LayoutFeatures features = layout_features(c.target);
+  LayoutFeatures features = ir::layout_features(c.target);
   std::vector<const Op *> loads;
   ir::walk(c.function.body, [&](const Op *op) {
     if (op->kind == OpKind::ScratchLoad && op->operand(0) == token) loads.push_back(op);
@@ -229,7 +229,7 @@ void lower_ConvertLayout(LowerCtx &c, const Op &op) {
   const ir::Value *x = op.operand(0), *result = op.result();
   DType t = bits_type(x->type.dtype);
   const RegLayout &src = c.layout(x), &dst = c.layout(result);
-  ConversionPlan plan = plan_conversion(src, dst, element_bits(x->type.dtype), layout_features(c.target));
+  ConversionPlan plan = plan_conversion(src, dst, element_bits(x->type.dtype), ir::layout_features(c.target));
   if (plan.kind == ConvertKind::Shared) { // other costs were assumed when the conversion was left in registers
     auto in_registers = plan_shuffle(src, dst, element_bits(x->type.dtype));
     TKC_CHECK(in_registers.has_value(), "convert_layout from {} to {} needs shared memory", src.to_string(),

@@ -14,15 +14,8 @@ namespace tkc::passes {
 using ir::Op;
 using ir::OpKind;
 
-static LayoutFeatures features_of(const ir::Target &t) {
-  LayoutFeatures f;
-  f.ldmatrix = f.movmatrix = t.has(ir::kLdmatrix);
-  f.stmatrix = t.has(ir::kStmatrix);
-  return f;
-}
-
 LayoutCost::LayoutCost(const ir::Target &target, const ir::Part &part, int64_t warps)
-    : part_(part), warps_(warps), target_(target), planner_(features_of(target)) {}
+    : part_(part), warps_(warps), target_(target), planner_(ir::layout_features(target)) {}
 
 double LayoutCost::pointwise(const Op &op, const RegLayout &l) const {
   double each = 1;

@@ -17,13 +17,6 @@ using ir::Op;
 using ir::OpKind;
 using ir::Value;
 
-LayoutFeatures layout_features(const ir::Target &t) {
-  LayoutFeatures f;
-  f.ldmatrix = f.movmatrix = t.has(ir::kLdmatrix);
-  f.stmatrix = t.has(ir::kStmatrix);
-  return f;
-}
-
 // The op of `block` that is, or holds in a region, `op`.
 static Op *ancestor_in(ir::Block *block, Op *op) {
   while (op && op->block != block) op = op->block->parent;
@@ -32,7 +25,7 @@ static Op *ancestor_in(ir::Block *block, Op *op) {
 
 bool lower_conversions(ir::Function &f, PassContext &context) {
   std::vector<Op *> todo;
-  LayoutFeatures features = layout_features(context.target);
+  LayoutFeatures features = ir::layout_features(context.target);
   ir::walk(f.body, [&](Op *op) {
     if (op->kind != OpKind::ConvertLayout) return;
     const Value *x = op->operand(0);

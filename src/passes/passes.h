@@ -1,7 +1,6 @@
 // The passes, each in a file of its own name that opens with what it does. pipeline.cpp has the order and the reasons.
 #pragma once
 #include "ir/ir.h"
-#include "layout/smem_layout.h"
 #include "passes/pass_manager.h"
 
 namespace tkc::passes {
@@ -10,8 +9,6 @@ bool infer_layouts(ir::Function &f, PassContext &context);
 bool lower_conversions(ir::Function &f, PassContext &context);
 bool allocate_shared(ir::Function &f, PassContext &context);
 bool place_barriers(ir::Function &f, PassContext &context);
-
-LayoutFeatures layout_features(const ir::Target &t);
 
 // Every pass in order.
 std::vector<Pass> pipeline();

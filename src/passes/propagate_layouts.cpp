@@ -394,7 +394,7 @@ private:
     double outer = weight_, inner = weight_ * double(std::max<int64_t>(1, trip_estimate(*op)));
     set(body->args[0], scalar_);
     for (size_t i = 0; i < op->results.size(); i++) {
-      Value *arg = body->args[i + 1], *init = op->operand(i + 3);
+      Value *arg = body->args[i + 1];
       if (!is_tile(arg)) {
         set(arg, scalar_);
         continue;
@@ -405,7 +405,6 @@ private:
       else l = settled(op, i + 3);
       set(arg, l);
       require(op, i + 3, l);
-      (void)init;
     }
     forward_block(body, inner);
     weight_ = inner;

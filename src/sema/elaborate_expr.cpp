@@ -50,12 +50,6 @@ SV Elaborator::emit(OpKind kind, std::vector<ir::Value *> operands, ir::Attrs at
   return op->results.empty() ? SV::effect(loc) : SV::make_value(op->result(), loc);
 }
 
-static ir::Attrs attr(std::string_view key, ir::Attr v) {
-  ir::Attrs a;
-  a.set(key, std::move(v));
-  return a;
-}
-
 ir::Value *Elaborator::value(const SV &v, std::optional<DType> want) {
   switch (v.kind) {
   case Kind::Value: return v.v;
@@ -93,11 +87,11 @@ ir::Value *Elaborator::convert_shape(ir::Value *v, const std::vector<int64_t> &s
   if (v->type.shape == shape) return v;
   if (!v->type.is_scalar())
     while (v->type.rank() < int64_t(shape.size())) {
-      v = emit(OpKind::ExpandDims, {v}, attr("axis", int64_t(0)), loc).v;
+      v = emit(OpKind::ExpandDims, {v}, ir::Attrs::one("axis", int64_t(0)), loc).v;
       if (!v) return nullptr;
     }
   if (v->type.shape == shape) return v;
-  return emit(OpKind::Broadcast, {v}, attr("shape", shape), loc).v;
+  return emit(OpKind::Broadcast, {v}, ir::Attrs::one("shape", shape), loc).v;
 }
 
 ir::Value *Elaborator::value_as(const SV &v, const ir::Type &type, const char *what) {
@@ -382,7 +376,7 @@ SV Elaborator::binary(BinaryOp op, SV a, SV b, SourceLoc loc) {
   if (!x || !y) return SV::poison();
   if (x->type.dtype != y->type.dtype) {
     // Sizes and indices: i32 widens to i64 beside it.
-    auto widen = [&](ir::Value *v) { return emit(OpKind::Cast, {v}, attr("dtype", DType::I64), loc).v; };
+    auto widen = [&](ir::Value *v) { return emit(OpKind::Cast, {v}, ir::Attrs::one("dtype", DType::I64), loc).v; };
     if (x->type.dtype == DType::I32 && y->type.dtype == DType::I64 && x->type.is_scalar()) {
       x = widen(x);
     } else if (x->type.dtype == DType::I64 && y->type.dtype == DType::I32 && y->type.is_scalar()) {
@@ -450,7 +444,7 @@ SV Elaborator::member(const ast::Expr &e) {
     std::vector<int64_t> perm;
     for (int64_t d = 0; d < rank; d++) perm.push_back(d);
     std::swap(perm[size_t(rank - 1)], perm[size_t(rank - 2)]);
-    return emit(OpKind::Transpose, {a.v}, attr("perm", perm), e.loc);
+    return emit(OpKind::Transpose, {a.v}, ir::Attrs::one("perm", perm), e.loc);
   }
   if (e.text == "dtype" && (a.is(Kind::Value) || a.is(Kind::Tensor)))
     return SV::make(Kind::DType, e.loc, [&](SV &s) { s.dtype = a.v->type.dtype; });

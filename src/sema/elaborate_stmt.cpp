@@ -362,7 +362,7 @@ void Elaborator::for_stmt(const ast::Stmt &s) {
   std::vector<ir::Value *> operands;
   for (SV *x : {&lo, &hi, &step}) {
     ir::Value *v = value(*x, t);
-    if (v && v->type.dtype != t) v = emit(OpKind::Cast, {v}, [&] { ir::Attrs a; a.set("dtype", t); return a; }(), s.loc).v;
+    if (v && v->type.dtype != t) v = emit(OpKind::Cast, {v}, ir::Attrs::one("dtype", t), s.loc).v;
     if (!v) return;
     operands.push_back(v);
   }
