@@ -177,7 +177,8 @@ struct KernelKit : Kit {
   }
   Ints grid() const {
     Ints out;
-    for (const ir::SizeExpr &e : f.grid) out.push_back(*e.eval([&](const std::string &s) { return size_values.at(s); }));
+    for (const ir::SizeExpr &e : f.grid)
+      out.push_back(*e.eval([&](const std::string &s) { return size_values.at(s); }));
     return out;
   }
   double element(size_t tensor, size_t k) const {
@@ -188,8 +189,8 @@ struct KernelKit : Kit {
     return is_float(t) ? decode_float(t, bits) : double(wrap_to(t, int64_t(bits)));
   }
 
-  // Emulates, interprets and compares every tensor. `ulps` counts units in the last place of the element, `absolute` adds
-  // to what is allowed.
+  // Emulates, interprets and compares every tensor. `ulps` counts units in the last place of the element, `absolute`
+  // adds to what is allowed.
   void check(double ulps = 0, double absolute = 0, const char *target = "sm_90") {
     emulate(target);
     for (const auto &e : report.errors) MESSAGE(emu::to_string(e));
@@ -206,7 +207,8 @@ struct KernelKit : Kit {
         if (want == got || (std::isnan(want) && std::isnan(got))) continue;
         double unit = is_float(s.dtype) ? unit_in_last_place(s.dtype, want) : 0;
         if (std::abs(want - got) <= ulps * unit + absolute) continue;
-        if (wrong++ == 0) first = fmt::format("tensor {} element {}: {} for {} ({} ulp)", i, k, got, want, std::abs(want - got) / unit);
+        if (wrong++ == 0)
+          first = fmt::format("tensor {} element {}: {} for {} ({} ulp)", i, k, got, want, std::abs(want - got) / unit);
       }
       if (wrong) {
         INFO(first << ", " << wrong << " of " << n);

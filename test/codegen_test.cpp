@@ -1,5 +1,5 @@
-// Code generation: the kernel around the ops, control flow, element-wise and structural ops, on the emulator against the
-// interpreter; PTX of every target, assembled by ptxas where it is found.
+// Code generation: the kernel around the ops, control flow, element-wise and structural ops, on the emulator against
+// the interpreter; PTX of every target, assembled by ptxas where it is found.
 #include "codegen/nvvm.h"
 #include "codegen_kit.h"
 #include "ir/parse.h"
@@ -42,9 +42,9 @@ std::optional<std::string> assemble(const std::string &ptx, const std::string &t
   std::filesystem::create_directories(dir);
   std::ofstream(dir / "k.ptx") << ptx;
   std::string log = (dir / "log").string();
-  int status = std::system(fmt::format("{} -arch={} -v -o {}/k.cubin {}/k.ptx > {} 2>&1", ptxas(), target, dir.string(),
-                                       dir.string(), log)
-                               .c_str());
+  int status = std::system(
+      fmt::format("{} -arch={} -v -o {}/k.cubin {}/k.ptx > {} 2>&1", ptxas(), target, dir.string(), dir.string(), log)
+          .c_str());
   std::stringstream text;
   text << std::ifstream(log).rdbuf();
   std::filesystem::remove_all(dir);
@@ -106,13 +106,13 @@ struct MathCase {
 };
 // Arguments of the fast forms stay where their stated error is a few ulp. f16 and bf16 must always be right to one ulp.
 constexpr MathCase kMath[] = {
-    {OpKind::Exp, 30, 3, 2, -40, 40, 0},       {OpKind::Exp2, 1, 1, 2, -100, 100, 0},
-    {OpKind::Expm1, 3, 3, 3, -20, 40, 0},      {OpKind::Log, 2, 3, 3, 0, 50, 0},
-    {OpKind::Log2, 1, 3, 3, 0, 50, 0},         {OpKind::Log1p, 3, 3, 3, -0.999, 50, 0},
-    {OpKind::Sqrt, 1, 0, 0, 0, 1000, 0},       {OpKind::Rsqrt, 1, 1, 1, 0, 1000, 0},
-    {OpKind::Rcp, 1, 0, 0, -1000, 1000, 0},    {OpKind::Sin, 1, 2, 3, -3, 3, 0},
-    {OpKind::Cos, 1, 2, 3, -3, 3, 0},          {OpKind::Tanh, 4, 4, 4, -12, 12, 0},
-    {OpKind::Sigmoid, 32, 5, 4, -40, 40, 0},   {OpKind::Erf, 4, 4, 4, -5, 5, 0},
+    {OpKind::Exp, 30, 3, 2, -40, 40, 0},     {OpKind::Exp2, 1, 1, 2, -100, 100, 0},
+    {OpKind::Expm1, 3, 3, 3, -20, 40, 0},    {OpKind::Log, 2, 3, 3, 0, 50, 0},
+    {OpKind::Log2, 1, 3, 3, 0, 50, 0},       {OpKind::Log1p, 3, 3, 3, -0.999, 50, 0},
+    {OpKind::Sqrt, 1, 0, 0, 0, 1000, 0},     {OpKind::Rsqrt, 1, 1, 1, 0, 1000, 0},
+    {OpKind::Rcp, 1, 0, 0, -1000, 1000, 0},  {OpKind::Sin, 1, 2, 3, -3, 3, 0},
+    {OpKind::Cos, 1, 2, 3, -3, 3, 0},        {OpKind::Tanh, 4, 4, 4, -12, 12, 0},
+    {OpKind::Sigmoid, 32, 5, 4, -40, 40, 0}, {OpKind::Erf, 4, 4, 4, -5, 5, 0},
 };
 
 KernelKit &unary(KernelKit &k, OpKind kind, interp::Tile x, ir::Attrs a = {}) {
@@ -143,7 +143,8 @@ TEST_CASE("vector add: parameters, masks at the tail, PTX of every target") {
     ir::Value *z = k.param(interp::Tile(DType::F32, {m}), true, {sym("M")});
     k.size("M", m);
     k.f.grid = {SizeExpr::make(SizeExpr::Op::CDiv, sym("M"), number(256))};
-    ir::Value *start = k.value(OpKind::Mul, {k.value(OpKind::ProgramId, {}, attrs({{"axis", int64_t(0)}})), k.i32(256)});
+    ir::Value *start =
+        k.value(OpKind::Mul, {k.value(OpKind::ProgramId, {}, attrs({{"axis", int64_t(0)}})), k.i32(256)});
     ir::Value *sum = k.value(OpKind::Add, {k.load(x, {256}, {start}), k.load(y, {256}, {start})});
     k.store(z, sum, {start});
     k.check();
@@ -167,7 +168,9 @@ TEST_CASE("scalar parameters of every dtype keep their place and value") {
     outs.push_back(k.out(t, {2}));
   }
   std::vector<ir::Value *> values;
-  for (DType t : types) values.push_back(k.scalar_param(fmt::format("s_{}", dtype_name(t)), is_float(t) ? floats(t, {}, {2}) : ints(t, {}, {1})));
+  for (DType t : types)
+    values.push_back(
+        k.scalar_param(fmt::format("s_{}", dtype_name(t)), is_float(t) ? floats(t, {}, {2}) : ints(t, {}, {1})));
   for (size_t i = 0; i < types.size(); i++) k.store(outs[i], values[i]);
   k.check();
 }
@@ -200,9 +203,10 @@ TEST_CASE("grids: every program once, in the stated order") {
 }
 
 TEST_CASE("size expressions are what the launcher computes") {
-  const char *exprs[] = {"M", "M + N * 3", "cdiv(M, 7)", "cdiv(M * N, 1000)", "M * N / N", "M % 13", "min(M, N)", "max(M - N, N - M)",
-                         "cdiv(M - N, 5)", "(M - N) / 3", "(M - N) % 4", "M * N % 1000003", "M < N", "M == 5 || N > 3", "!(M >= N)",
-                         "M != N && N <= 70000", "M * 65536 / 65536"};
+  const char *exprs[] = {
+      "M",         "M + N * 3",         "cdiv(M, 7)",     "cdiv(M * N, 1000)",    "M * N / N",        "M % 13",
+      "min(M, N)", "max(M - N, N - M)", "cdiv(M - N, 5)", "(M - N) / 3",          "(M - N) % 4",      "M * N % 1000003",
+      "M < N",     "M == 5 || N > 3",   "!(M >= N)",      "M != N && N <= 70000", "M * 65536 / 65536"};
   for (auto [m, n] : {std::pair<int64_t, int64_t>{5, 3}, {1000, 70000}, {70000, 65000}, {0, 1}, {2147483647, 1}}) {
     KernelKit k;
     int64_t count = int64_t(std::size(exprs));
@@ -326,7 +330,8 @@ TEST_CASE("functions of floats: accuracy against the interpreter") {
         CAPTURE(precise);
         interp::Tile x(t, {1024});
         Random rng(uint64_t(c.kind) * 7 + uint64_t(t));
-        for (double &v : x.f) v = round_to(t, rng.uniform(c.low, c.high) * (rng.below(3) ? 1 : std::exp2(-double(rng.below(12)))));
+        for (double &v : x.f)
+          v = round_to(t, rng.uniform(c.low, c.high) * (rng.below(3) ? 1 : std::exp2(-double(rng.below(12)))));
         for (double &v : x.f)
           if (v < c.low || v > c.high || std::fabs(v) < 1e-7) v = 1;
         KernelKit k;
@@ -338,8 +343,8 @@ TEST_CASE("functions of floats: accuracy against the interpreter") {
 }
 
 TEST_CASE("functions of floats: infinities, NaN, zeros, overflow, subnormals") {
-  const std::vector<double> edges = {0.0, -0.0, kInfinity, -kInfinity, kNaN, 1000, -1000, 1e30, -1e30, 1e-30, -1e-30, 1, -1, -2,
-                                     88.7, -87.5, 6e4, 0x1p-130, 3e38, -3e38};
+  const std::vector<double> edges = {0.0,    -0.0, kInfinity, -kInfinity, kNaN, 1000,  -1000, 1e30,     -1e30, 1e-30,
+                                     -1e-30, 1,    -1,        -2,         88.7, -87.5, 6e4,   0x1p-130, 3e38,  -3e38};
   for (const MathCase &c : kMath)
     for (DType t : kMathTypes)
       for (int64_t precise : {0, 1}) {
@@ -389,7 +394,8 @@ TEST_CASE("pow") {
         x.f[i] = round_to(t, rng.uniform(0.1, 8) * (negative ? -1 : 1));
         y.f[i] = round_to(t, negative && i % 10 ? double(rng.below(9)) - 4 : rng.uniform(-4, 4));
       }
-      x.f[0] = 0, y.f[0] = 0, x.f[1] = 1, y.f[1] = 3, x.f[2] = 2, y.f[2] = 0, x.f[3] = 0, y.f[3] = 2, x.f[4] = -2, y.f[4] = 3;
+      x.f[0] = 0, y.f[0] = 0, x.f[1] = 1, y.f[1] = 3, x.f[2] = 2, y.f[2] = 0, x.f[3] = 0, y.f[3] = 2, x.f[4] = -2,
+      y.f[4] = 3;
       KernelKit k;
       binary(k, OpKind::Pow, x, y, attrs({{"precise", precise}}));
       k.check(t == DType::F64 ? 32 : t == DType::F32 ? (precise ? 1 : 16) : 1);
@@ -397,8 +403,8 @@ TEST_CASE("pow") {
 }
 
 TEST_CASE("arithmetic and comparisons of every dtype") {
-  constexpr OpKind both[] = {OpKind::Add, OpKind::Sub, OpKind::Mul, OpKind::Min, OpKind::Max,
-                             OpKind::Eq,  OpKind::Ne,  OpKind::Lt,  OpKind::Le,  OpKind::Gt, OpKind::Ge};
+  constexpr OpKind both[] = {OpKind::Add, OpKind::Sub, OpKind::Mul, OpKind::Min, OpKind::Max, OpKind::Eq,
+                             OpKind::Ne,  OpKind::Lt,  OpKind::Le,  OpKind::Gt,  OpKind::Ge};
   constexpr OpKind integers[] = {OpKind::And, OpKind::Or, OpKind::Xor, OpKind::Shl, OpKind::Shr};
   for (DType t : kAllTypes) {
     bool storage = t == DType::E4M3 || t == DType::E5M2 || t == DType::E2M1 || t == DType::UE8M0 || t == DType::UE4M3;
@@ -406,8 +412,10 @@ TEST_CASE("arithmetic and comparisons of every dtype") {
     CAPTURE(dtype_name(t));
     interp::Tile x = samples(t, 256, 11, 20), y = samples(t, 256, 12, 20);
     if (is_float(t)) {
-      for (auto [i, v] : {std::pair<size_t, double>{20, kNaN}, {21, kInfinity}, {22, -kInfinity}, {30, kNaN}}) x.f[i] = v;
-      for (auto [i, v] : {std::pair<size_t, double>{20, 1}, {21, 1}, {22, -kInfinity}, {30, kNaN}, {31, kNaN}}) y.f[i] = v;
+      for (auto [i, v] : {std::pair<size_t, double>{20, kNaN}, {21, kInfinity}, {22, -kInfinity}, {30, kNaN}})
+        x.f[i] = v;
+      for (auto [i, v] : {std::pair<size_t, double>{20, 1}, {21, 1}, {22, -kInfinity}, {30, kNaN}, {31, kNaN}})
+        y.f[i] = v;
       std::swap(y.f[0], y.f[1]); // 0 against -0
       for (size_t i = 100; i < 140; i++) y.f[i] = x.f[i];
     } else {
@@ -484,7 +492,8 @@ TEST_CASE("division of every dtype") {
 
 TEST_CASE("a divisor that a row shares is inverted once") {
   KernelKit k;
-  ir::Value *x = k.in(counting(DType::F32, {4, 256})), *s = k.in(counting(DType::F32, {4, 1}, 1)), *y = k.out(DType::F32, {4, 256});
+  ir::Value *x = k.in(counting(DType::F32, {4, 256})), *s = k.in(counting(DType::F32, {4, 1}, 1)),
+            *y = k.out(DType::F32, {4, 256});
   ir::Value *t = k.load(x);
   t->layout = blocked({4, 256}, std::vector<int>{1, 0}, 4, 1);
   ir::Value *d = k.load(s);
@@ -526,10 +535,22 @@ TEST_CASE("casts between all dtypes") {
           double scale = std::exp2(double(rng.below(80)) - 40);
           if (i > 100) x.f[i] = round_to(from, rng.uniform(-1, 1) * scale);
           if (i > 200 && i < 260) x.f[i] = round_to(from, double(rng.below(64)) * 0.5 * (i % 2 ? 1 : -1)); // ties
-          if (i > 260 && i < 300) x.f[i] = round_to(from, std::exp2(double(i) - 280) * (1 + 0x1p-12 + (i % 3) * 0x1p-40));
+          if (i > 260 && i < 300)
+            x.f[i] = round_to(from, std::exp2(double(i) - 280) * (1 + 0x1p-12 + (i % 3) * 0x1p-40));
         }
-        for (auto [i, v] : {std::pair<size_t, double>{20, kNaN}, {21, kInfinity}, {22, -kInfinity}, {23, 1e38}, {24, -1e38}, {25, 448},
-                            {26, 464}, {27, 480}, {28, 57344}, {29, 61440}, {30, 65520}, {31, 2147483648.0}, {32, -2147483649.0}})
+        for (auto [i, v] : {std::pair<size_t, double>{20, kNaN},
+                            {21, kInfinity},
+                            {22, -kInfinity},
+                            {23, 1e38},
+                            {24, -1e38},
+                            {25, 448},
+                            {26, 464},
+                            {27, 480},
+                            {28, 57344},
+                            {29, 61440},
+                            {30, 65520},
+                            {31, 2147483648.0},
+                            {32, -2147483649.0}})
           x.f[i] = round_to(from, v);
       }
       ir::Value *a = k.load(k.in(x));
@@ -551,8 +572,13 @@ TEST_CASE("casts between all dtypes") {
 }
 
 TEST_CASE("bitcasts") {
-  for (auto [from, to] : {std::pair{DType::F32, DType::U32}, {DType::I16, DType::BF16}, {DType::F16, DType::U16}, {DType::F64, DType::I64},
-                          {DType::I8, DType::E4M3}, {DType::E5M2, DType::U8}, {DType::I32, DType::U32}}) {
+  for (auto [from, to] : {std::pair{DType::F32, DType::U32},
+                          {DType::I16, DType::BF16},
+                          {DType::F16, DType::U16},
+                          {DType::F64, DType::I64},
+                          {DType::I8, DType::E4M3},
+                          {DType::E5M2, DType::U8},
+                          {DType::I32, DType::U32}}) {
     KernelKit k;
     interp::Tile x = samples(from, 256, 51, 30);
     if (from == DType::I8) // the hardware knows one NaN
@@ -638,18 +664,24 @@ TEST_CASE("slice, concat and insert select registers") {
 // ---- control flow
 
 TEST_CASE("for loops: trips, results, carried tiles") {
-  for (auto [lo, hi, step] : {std::array<int64_t, 3>{0, 5, 1}, {0, 0, 1}, {3, 2, 1}, {1, 10, 4}, {-5, 5, 3}, {2147483640, 2147483647, 5},
+  for (auto [lo, hi, step] : {std::array<int64_t, 3>{0, 5, 1},
+                              {0, 0, 1},
+                              {3, 2, 1},
+                              {1, 10, 4},
+                              {-5, 5, 3},
+                              {2147483640, 2147483647, 5},
                               {-2147483648, 2147483647, 2147483647}}) {
     for (int64_t unroll : {0, 4}) {
       CAPTURE(lo);
       CAPTURE(hi);
       CAPTURE(step);
       KernelKit k(1);
-      ir::Value *x = k.in(counting(DType::F32, {64})), *y = k.out(DType::F32, {64}), *last = k.out(DType::I32, {1}), *b0 = k.in(ints(DType::I32, {3}, {lo, hi, step}));
+      ir::Value *x = k.in(counting(DType::F32, {64})), *y = k.out(DType::F32, {64}), *last = k.out(DType::I32, {1}),
+                *b0 = k.in(ints(DType::I32, {3}, {lo, hi, step}));
       auto bound = [&](int64_t i) { return k.load_scalar(b0, i); };
       ir::Value *t = k.load(x);
-      ir::Op *loop = k.b.create_typed(OpKind::For, {bound(0), bound(1), bound(2), t, k.i32(-1)}, {t->type, ir::Type::scalar(DType::I32)},
-                                      attrs({{"unroll", unroll}}), {});
+      ir::Op *loop = k.b.create_typed(OpKind::For, {bound(0), bound(1), bound(2), t, k.i32(-1)},
+                                      {t->type, ir::Type::scalar(DType::I32)}, attrs({{"unroll", unroll}}), {});
       ir::Block *body = k.f.new_block(loop);
       loop->regions = {body};
       ir::Value *iv = k.argument(body, ir::Type::scalar(DType::I32)), *acc = k.argument(body, t->type);
@@ -661,8 +693,8 @@ TEST_CASE("for loops: trips, results, carried tiles") {
       k.store(y, loop->result(0));
       k.store(last, loop->result(1));
       k.check();
-      // Two registers of a thread are added in an iteration. With a step that is not constant the copies of the body keep
-      // their tests, in one loop; ptxas unrolls it no further, whether it was asked for or not.
+      // Two registers of a thread are added in an iteration. With a step that is not constant the copies of the body
+      // keep their tests, in one loop; ptxas unrolls it no further, whether it was asked for or not.
       CHECK(occurrences(k.ptx, "add.rn.f32") + occurrences(k.ptx, "add.f32") == 2 * std::max<int64_t>(1, unroll));
       CHECK(occurrences(k.ptx, "nounroll") == 1);
     }
@@ -725,7 +757,8 @@ TEST_CASE("print: scalars in the line, tiles element by element, each once") {
   INFO(k.report.printed);
   CHECK(k.report.printed.find("n = -7, 50% {t}: t[3, 2]\n") == 0);
   for (int64_t i = 0; i < 3; i++)
-    for (int64_t j = 0; j < 2; j++) CHECK(occurrences(k.report.printed, fmt::format("t[{}, {}] = {}\n", i, j, 2 * i + j)) == 1);
+    for (int64_t j = 0; j < 2; j++)
+      CHECK(occurrences(k.report.printed, fmt::format("t[{}, {}] = {}\n", i, j, 2 * i + j)) == 1);
   CHECK(occurrences(k.report.printed, "\n") == 7);
 }
 
@@ -739,7 +772,8 @@ TEST_CASE("assert: true passes, padding does not count, false stops the launch")
     if (bad >= 0) x.f[size_t(bad)] = -1;
     ir::Value *t = k.load(k.in(x));
     ir::Value *zero = k.value(OpKind::Broadcast, {k.b.constant(DType::F32, 0, {})}, attrs({{"shape", Ints{60}}}));
-    ir::Op *check = k.create(OpKind::Assert, {k.value(OpKind::Gt, {t, zero})}, attrs({{"message", std::string("x is positive")}}));
+    ir::Op *check =
+        k.create(OpKind::Assert, {k.value(OpKind::Gt, {t, zero})}, attrs({{"message", std::string("x is positive")}}));
     check->loc = {file, 15, 28};
     k.f.loc = {file, 0, 6};
     k.store(k.out(DType::F32, {60}), t);
@@ -757,7 +791,8 @@ TEST_CASE("inline PTX: twelve operands, every dtype") {
   KernelKit k(1);
   std::vector<ir::Value *> operands;
   for (int64_t i = 1; i <= 12; i++) operands.push_back(k.load(k.in(counting(DType::I32, {64}, i * 100))));
-  std::string text = "{\n.reg .b32 s;\nsub.s32 s, $10, $1;\nadd.s32 s, s, $11;\nsub.s32 s, s, $12;\nadd.s32 $0, s, $2;\n}";
+  std::string text =
+      "{\n.reg .b32 s;\nsub.s32 s, $10, $1;\nadd.s32 s, s, $11;\nsub.s32 s, s, $12;\nadd.s32 $0, s, $2;\n}";
   ir::Value *v = k.value(OpKind::InlinePtx, operands, attrs({{"text", text}, {"dtype", DType::I32}}));
   k.store(k.out(DType::I32, {64}), v);
   k.emulate();
@@ -768,8 +803,12 @@ TEST_CASE("inline PTX: twelve operands, every dtype") {
     if (t == DType::E2M1) continue;
     CAPTURE(dtype_name(t));
     KernelKit m(1);
-    const char *mov = t == DType::Bool ? "mov.pred $0, $1;" : t == DType::F32 || t == DType::TF32 ? "mov.f32 $0, $1;" : t == DType::F64 ? "mov.f64 $0, $1;"
-                      : dtype_bits(t) <= 16 ? "mov.b16 $0, $1;" : dtype_bits(t) == 32 ? "mov.b32 $0, $1;" : "mov.b64 $0, $1;";
+    const char *mov = t == DType::Bool                      ? "mov.pred $0, $1;"
+                      : t == DType::F32 || t == DType::TF32 ? "mov.f32 $0, $1;"
+                      : t == DType::F64                     ? "mov.f64 $0, $1;"
+                      : dtype_bits(t) <= 16                 ? "mov.b16 $0, $1;"
+                      : dtype_bits(t) == 32                 ? "mov.b32 $0, $1;"
+                                                            : "mov.b64 $0, $1;";
     ir::Value *x = m.load(m.in(samples(t, 64, 61, 8)));
     ir::Value *r = m.value(OpKind::InlinePtx, {x}, attrs({{"text", std::string(mov)}, {"dtype", t}}));
     m.store(m.out(t, {64}), r);
@@ -796,10 +835,11 @@ TEST_CASE("every element-wise op of every dtype assembles for every target") {
     };
     for (const MathCase &c : kMath)
       for (int64_t precise : {0, 1}) keep(k.value(c.kind, {a}, attrs({{"precise", precise}})));
-    for (OpKind kind : {OpKind::Neg, OpKind::Abs, OpKind::Floor, OpKind::Ceil, OpKind::Round, OpKind::Trunc, OpKind::IsNan, OpKind::IsFinite})
+    for (OpKind kind : {OpKind::Neg, OpKind::Abs, OpKind::Floor, OpKind::Ceil, OpKind::Round, OpKind::Trunc,
+                        OpKind::IsNan, OpKind::IsFinite})
       keep(k.value(kind, {a}));
-    for (OpKind kind : {OpKind::Add, OpKind::Sub, OpKind::Mul, OpKind::Div, OpKind::Pow, OpKind::Min, OpKind::Max, OpKind::Eq, OpKind::Ne, OpKind::Lt,
-                        OpKind::Le, OpKind::Gt, OpKind::Ge})
+    for (OpKind kind : {OpKind::Add, OpKind::Sub, OpKind::Mul, OpKind::Div, OpKind::Pow, OpKind::Min, OpKind::Max,
+                        OpKind::Eq, OpKind::Ne, OpKind::Lt, OpKind::Le, OpKind::Gt, OpKind::Ge})
       keep(k.value(kind, {a, b}));
     keep(k.value(OpKind::Fma, {a, b, a}));
     for (DType to : kAllTypes) {
@@ -814,10 +854,15 @@ TEST_CASE("every element-wise op of every dtype assembles for every target") {
       k.store(k.out(v->type.dtype, {256}), v);
     };
     keep(k.value(OpKind::Not, {a}));
-    for (OpKind kind : {OpKind::Div, OpKind::Rem, OpKind::And, OpKind::Or, OpKind::Xor, OpKind::Shl, OpKind::Shr}) keep(k.value(kind, {a, b}));
+    for (OpKind kind : {OpKind::Div, OpKind::Rem, OpKind::And, OpKind::Or, OpKind::Xor, OpKind::Shl, OpKind::Shr})
+      keep(k.value(kind, {a, b}));
     keep(k.value(OpKind::Where, {k.value(OpKind::Lt, {a, b}), a, b}));
     keep(k.value(OpKind::Cast, {a}, attrs({{"dtype", DType::BF16}})));
-    keep(k.value(OpKind::Bitcast, {a}, attrs({{"dtype", t == DType::I8 ? DType::U8 : t == DType::U16 ? DType::F16 : t == DType::I32 ? DType::F32 : DType::F64}})));
+    keep(k.value(OpKind::Bitcast, {a},
+                 attrs({{"dtype", t == DType::I8    ? DType::U8
+                                  : t == DType::U16 ? DType::F16
+                                  : t == DType::I32 ? DType::F32
+                                                    : DType::F64}})));
   }
   assemble_everywhere(k);
   // The family is the one that ops.def names: an op added there must be added here.

@@ -120,7 +120,9 @@ struct Parsed {
   }
 };
 
-std::string i32(const char *name, int64_t v) { return fmt::format("%{} = constant : i32 {{dtype = i32, value = {}}}\n", name, v); }
+std::string i32(const char *name, int64_t v) {
+  return fmt::format("%{} = constant : i32 {{dtype = i32, value = {}}}\n", name, v);
+}
 
 // Accesses of x, in order: "bounds divisors" per dim, as in "11 64,1".
 std::string access_facts(const std::string &x, const std::string &header, const std::string &ops) {
@@ -136,16 +138,20 @@ std::string access_facts(const std::string &x, const std::string &header, const 
     if (!out.empty()) out += "; ";
     for (int64_t b : op->attrs.ints("in_bounds")) out += char('0' + b);
     out += " ";
-    for (int64_t d : op->attrs.ints("divisor")) out += (out.back() == ' ' ? "" : ",") + (d == Facts::kAny ? "any" : std::to_string(d));
+    for (int64_t d : op->attrs.ints("divisor"))
+      out += (out.back() == ' ' ? "" : ",") + (d == Facts::kAny ? "any" : std::to_string(d));
   });
   return out;
 }
 std::string load2(const char *name, const char *i, const char *j, int64_t n, int64_t m) {
-  return fmt::format("%{} = load %x, %{}, %{} : tile<f32>[{}, {}] {{sizes = [{}, {}], drop = [0, 0], gather = [0, 0], has_mask = 0, has_other = 0}}\n",
+  return fmt::format("%{} = load %x, %{}, %{} : tile<f32>[{}, {}] {{sizes = [{}, {}], drop = [0, 0], gather = [0, 0], "
+                     "has_mask = 0, has_other = 0}}\n",
                      name, i, j, n, m, n, m);
 }
 std::string load1(const char *name, const char *i, int64_t n) {
-  return fmt::format("%{} = load %x, %{} : tile<f32>[{}] {{sizes = [{}], drop = [0], gather = [0], has_mask = 0, has_other = 0}}\n", name, i, n, n);
+  return fmt::format(
+      "%{} = load %x, %{} : tile<f32>[{}] {{sizes = [{}], drop = [0], gather = [0], has_mask = 0, has_other = 0}}\n",
+      name, i, n, n);
 }
 const char *const k2d = "tensor<f32>[?, ?] dims [M, K]";
 const char *const k1d = "tensor<f32>[?] dims [M]";
@@ -164,7 +170,9 @@ TEST_CASE("rows of a tile: grid and divisibility") {
   CHECK(access_facts(k2d, "grid (cdiv(M, 32)) where M % 64 == 0", rows) == "00 64,any");
   CHECK(access_facts(k2d, "grid (M) where M % 64 == 0", rows) == "00 64,any");
   // No proof that a product does not wrap: the powers of two that divide it stay. The grid says that K is at least 1.
-  CHECK(access_facts(k2d, "grid (K)", i32("c", 48) + pid() + "%r = mul %pid, %c : i32\n" + load2("t", "r", "zero", 1, 1)) == "01 16,any");
+  CHECK(access_facts(k2d, "grid (K)",
+                     i32("c", 48) + pid() + "%r = mul %pid, %c : i32\n" + load2("t", "r", "zero", 1, 1)) ==
+        "01 16,any");
 }
 
 TEST_CASE("whole dims and constant ranges") {
@@ -186,10 +194,13 @@ TEST_CASE("loops over a dim") {
   CHECK(access_facts(k1d, "grid (1) where M % 32 == 0", body("zero", "M", 32, 32)) == "1 32");
   CHECK(access_facts(k1d, "grid (1)", body("zero", "M", 32, 32)) == "0 32");
   CHECK(access_facts(k1d, "grid (1)", body("zero", "M", 32, 1)) == "1 32");
-  CHECK(access_facts("tensor<f32>[4096] dims [4096]", "grid (1)", i32("N", 4096) + body("zero", "N", 64, 64)) == "1 64");
-  CHECK(access_facts("tensor<f32>[4096] dims [4096]", "grid (1)", i32("N", 4097) + body("zero", "N", 64, 64)) == "0 64");
+  CHECK(access_facts("tensor<f32>[4096] dims [4096]", "grid (1)", i32("N", 4096) + body("zero", "N", 64, 64)) ==
+        "1 64");
+  CHECK(access_facts("tensor<f32>[4096] dims [4096]", "grid (1)", i32("N", 4097) + body("zero", "N", 64, 64)) ==
+        "0 64");
   CHECK(access_facts(k1d, "grid (1) where M % 64 == 0 && K % 64 == 0 && K <= M", body("K", "M", 64, 64)) == "1 64");
-  CHECK(access_facts(k1d, "grid (1) where K <= M && M % 64 == 0", body("zero", "K", 64, 64)) == "1 64"); // 64 t < K <= 64 m
+  CHECK(access_facts(k1d, "grid (1) where K <= M && M % 64 == 0", body("zero", "K", 64, 64)) ==
+        "1 64"); // 64 t < K <= 64 m
   CHECK(access_facts(k1d, "grid (1) where K <= M && M % 32 == 0", body("zero", "K", 64, 64)) == "0 64");
   CHECK(access_facts(k1d, "grid (1) where K <= M && K % 64 == 0", body("zero", "K", 64, 64)) == "1 64");
   // M - 1 - k counts down.
@@ -201,13 +212,15 @@ TEST_CASE("loops over a dim") {
   CHECK(access_facts(k1d, "grid (1)", chunks + body("zero", "n", 1, 64, "%i = mul %k, %C : i32\n")) == "1 64");
   CHECK(access_facts(k1d, "grid (1)", chunks + body("zero", "n", 1, 65, "%i = mul %k, %C : i32\n")) == "0 64");
   // A nested loop whose lower bound is the outer counter.
-  std::string nested = i32("s", 16) + "for %zero, %M, %s do (%k : i32) {\nfor %k, %M, %s do (%j : i32) {\n" + load1("t", "j", 16) + "yield\n}\nyield\n}\n";
+  std::string nested = i32("s", 16) + "for %zero, %M, %s do (%k : i32) {\nfor %k, %M, %s do (%j : i32) {\n" +
+                       load1("t", "j", 16) + "yield\n}\nyield\n}\n";
   CHECK(access_facts(k1d, "grid (1) where M % 16 == 0", nested) == "1 16");
 }
 
 TEST_CASE("carried offsets") {
   auto loop = [](const std::string &next, const char *init = "zero") {
-    return i32("s", 32) + "%o = for %zero, %M, %s, %" + std::string(init) + " : i32 do (%k : i32, %i : i32) {\n" + load1("t", "i", 32) + next + "yield %n\n}\n";
+    return i32("s", 32) + "%o = for %zero, %M, %s, %" + std::string(init) + " : i32 do (%k : i32, %i : i32) {\n" +
+           load1("t", "i", 32) + next + "yield %n\n}\n";
   };
   CHECK(access_facts(k1d, "grid (1) where M % 32 == 0", loop("%n = add %i, %s : i32\n")) == "1 32");
   CHECK(access_facts(k1d, "grid (1) where M % 32 == 0", loop("%n = add %s, %i : i32\n")) == "1 32");
@@ -217,62 +230,85 @@ TEST_CASE("carried offsets") {
 }
 
 TEST_CASE("a condition on what is only guessed says nothing about sizes") {
-  // Before the body is looked at, %i may be any multiple of what divides its initial value, 0: a huge number, if positive.
-  std::string ops = i32("one", 1) + "%o = for %zero, %M, %one, %zero : i32 do (%k : i32, %i : i32) {\n%a = gt %i, %zero : bool\n"
-                    "%b = lt %i, %K : bool\n%c = and %a, %b : bool\nif %c do {\n" + load1("t", "zero", 100) + "yield\n} do {\nyield\n}\n"
+  // Before the body is looked at, %i may be any multiple of what divides its initial value, 0: a huge number, if
+  // positive.
+  std::string ops = i32("one", 1) +
+                    "%o = for %zero, %M, %one, %zero : i32 do (%k : i32, %i : i32) {\n%a = gt %i, %zero : bool\n"
+                    "%b = lt %i, %K : bool\n%c = and %a, %b : bool\nif %c do {\n" +
+                    load1("t", "zero", 100) +
+                    "yield\n} do {\nyield\n}\n"
                     "%n = add %i, %one : i32\nyield %n\n}\n";
   CHECK(access_facts("tensor<f32>[?] dims [K]", "grid (1)", ops) == "0 any");
   // What is true of sizes and program ids does.
-  std::string sizes = pid() + "%c = lt %pid, %K : bool\nif %c do {\n" + load1("t", "zero", 1) + "yield\n} do {\n" + load1("u", "zero", 1) +
-                      "yield\n}\n";
+  std::string sizes = pid() + "%c = lt %pid, %K : bool\nif %c do {\n" + load1("t", "zero", 1) + "yield\n} do {\n" +
+                      load1("u", "zero", 1) + "yield\n}\n";
   CHECK(access_facts("tensor<f32>[?] dims [K]", "grid (M)", sizes) == "1 any; 0 any");
 }
 
 TEST_CASE("heads and batches: divisions of the program id") {
   std::string x = "tensor<f32>[?, ?] dims [M, H]";
-  std::string ops = pid() + "%b = div %pid, %H : i32 {precise = 0}\n%h = rem %pid, %H : i32\n" + load2("t", "b", "h", 1, 1);
+  std::string ops =
+      pid() + "%b = div %pid, %H : i32 {precise = 0}\n%h = rem %pid, %H : i32\n" + load2("t", "b", "h", 1, 1);
   CHECK(access_facts(x, "grid (M * H)", ops) == "11 1,1");
   CHECK(access_facts(x, "grid (M * H + 1) where H >= 1", ops) == "01 1,1");
   CHECK(access_facts(x, "grid (M * H + 1)", ops) == "00 1,1"); // with H = 0 the remainder is any number
-  std::string fixed = i32("G", 8) + pid() + "%b = div %pid, %G : i32 {precise = 0}\n%h = rem %pid, %G : i32\n%j = mul %h, %G : i32\n" + load2("t", "b", "j", 1, 8);
+  std::string fixed = i32("G", 8) + pid() +
+                      "%b = div %pid, %G : i32 {precise = 0}\n%h = rem %pid, %G : i32\n%j = mul %h, %G : i32\n" +
+                      load2("t", "b", "j", 1, 8);
   CHECK(access_facts("tensor<f32>[?, 64] dims [M, 64]", "grid (M * 8)", fixed) == "11 1,8");
   CHECK(access_facts("tensor<f32>[?, 63] dims [M, 63]", "grid (M * 8)", fixed) == "10 1,8");
-  std::string shifts = i32("three", 3) + i32("seven", 7) + i32("mask", -8) + pid() + "%b = shr %pid, %three : i32\n%h = and %pid, %seven : i32\n" +
-                       "%d = and %pid, %mask : i32\n" + load2("t", "b", "h", 1, 1) + load2("u", "d", "zero", 1, 1);
+  std::string shifts = i32("three", 3) + i32("seven", 7) + i32("mask", -8) + pid() +
+                       "%b = shr %pid, %three : i32\n%h = and %pid, %seven : i32\n" + "%d = and %pid, %mask : i32\n" +
+                       load2("t", "b", "h", 1, 1) + load2("u", "d", "zero", 1, 1);
   CHECK(access_facts("tensor<f32>[?, 8] dims [M, 8]", "grid (M * 8)", shifts) == "11 1,1; 01 8,any");
   CHECK(access_facts("tensor<f32>[?, 8] dims [M * 8, 8]", "grid (M * 8)", shifts) == "11 1,1; 11 8,any");
 }
 
 TEST_CASE("conditions and extrema") {
-  std::string ops = i32("n", 16) + pid() + "%r = mul %pid, %n : i32\n%e = add %r, %n : i32\n%c = le %e, %M : bool\n"
-                    "if %c do {\n" + load1("t", "r", 16) + "yield\n} do {\n" + load1("u", "r", 16) + "yield\n}\n";
+  std::string ops = i32("n", 16) + pid() +
+                    "%r = mul %pid, %n : i32\n%e = add %r, %n : i32\n%c = le %e, %M : bool\n"
+                    "if %c do {\n" +
+                    load1("t", "r", 16) + "yield\n} do {\n" + load1("u", "r", 16) + "yield\n}\n";
   CHECK(access_facts(k1d, "grid (cdiv(M, 16)) where M <= 1000000", ops) == "1 16; 0 16");
-  std::string both = pid() + "%c = lt %pid, %M : bool\n%d = gt %M, %zero : bool\n%b = and %c, %d : bool\n%n = not %b : bool\nif %n do {\n" +
-                     load1("t", "pid", 1) + "yield\n} do {\n" + load1("u", "pid", 1) + "yield\n}\n";
+  std::string both =
+      pid() +
+      "%c = lt %pid, %M : bool\n%d = gt %M, %zero : bool\n%b = and %c, %d : bool\n%n = not %b : bool\nif %n do {\n" +
+      load1("t", "pid", 1) + "yield\n} do {\n" + load1("u", "pid", 1) + "yield\n}\n";
   CHECK(access_facts(k1d, "grid (K)", both) == "0 1; 1 1");
-  std::string clamp = i32("one", 1) + pid() + "%last = sub %M, %one : i32\n%m = min %pid, %last : i32\n%i = max %m, %zero : i32\n" + load1("t", "i", 1);
+  std::string clamp = i32("one", 1) + pid() +
+                      "%last = sub %M, %one : i32\n%m = min %pid, %last : i32\n%i = max %m, %zero : i32\n" +
+                      load1("t", "i", 1);
   CHECK(access_facts(k1d, "grid (K) where M >= 1", clamp) == "1 1");
   CHECK(access_facts(k1d, "grid (K)", clamp) == "0 1"); // an empty tensor
-  std::string select = pid() + "%c = lt %pid, %M : bool\n%i = where %c, %zero, %zero : i32\n%j = if %c : i32 do {\nyield %pid\n} do {\nyield %zero\n}\n" +
+  std::string select = pid() +
+                       "%c = lt %pid, %M : bool\n%i = where %c, %zero, %zero : i32\n%j = if %c : i32 do {\nyield "
+                       "%pid\n} do {\nyield %zero\n}\n" +
                        load1("t", "i", 1) + load1("u", "j", 1);
   CHECK(access_facts(k1d, "grid (K) where M >= 1", select) == "1 any; 0 1");
   CHECK(access_facts(k1d, "grid (K) where K <= M", select) == "1 any; 1 1");
 }
 
 TEST_CASE("parts of tensors") {
-  std::string part = i32("c", 8) + "%e = add %c, %c : i32\n%p = subview %x, %c, %e : tensor<f32>[?] {ranges = [1]}\n"
-                     "%t = load %p, %zero : tile<f32>[8] {sizes = [8], drop = [0], gather = [0], has_mask = 0, has_other = 0}\n"
-                     "%u = load %p, %zero : tile<f32>[9] {sizes = [9], drop = [0], gather = [0], has_mask = 0, has_other = 0}\n";
+  std::string part =
+      i32("c", 8) +
+      "%e = add %c, %c : i32\n%p = subview %x, %c, %e : tensor<f32>[?] {ranges = [1]}\n"
+      "%t = load %p, %zero : tile<f32>[8] {sizes = [8], drop = [0], gather = [0], has_mask = 0, has_other = 0}\n"
+      "%u = load %p, %zero : tile<f32>[9] {sizes = [9], drop = [0], gather = [0], has_mask = 0, has_other = 0}\n";
   CHECK(access_facts(k1d, "grid (1) where M >= 16", part) == "1 any; 0 any");
   CHECK(access_facts(k1d, "grid (1) where M >= 15", part) == "0 any; 0 any");
-  std::string row = pid() + "%p = subview %x, %pid : tensor<f32>[64] {ranges = [2, 0]}\n"
-                    "%t = load %p, %zero : tile<f32>[64] {sizes = [64], drop = [0], gather = [0], has_mask = 0, has_other = 0}\n";
+  std::string row =
+      pid() +
+      "%p = subview %x, %pid : tensor<f32>[64] {ranges = [2, 0]}\n"
+      "%t = load %p, %zero : tile<f32>[64] {sizes = [64], drop = [0], gather = [0], has_mask = 0, has_other = 0}\n";
   CHECK(access_facts("tensor<f32>[?, 64] dims [M, 64]", "grid (M)", row) == "1 any");
   std::string dim = pid() + "%p = subview %x, %pid, %M : tensor<f32>[?] {ranges = [1]}\n%n = dim %p : i32 {axis = 0}\n"
-                    "for %zero, %n, %H do (%k : i32) {\n"
-                    "%t = load %p, %k : tile<f32>[1] {sizes = [1], drop = [0], gather = [0], has_mask = 0, has_other = 0}\nyield\n}\n";
+                            "for %zero, %n, %H do (%k : i32) {\n"
+                            "%t = load %p, %k : tile<f32>[1] {sizes = [1], drop = [0], gather = [0], has_mask = 0, "
+                            "has_other = 0}\nyield\n}\n";
   CHECK(access_facts(k1d, "grid (M) where H >= 1", dim) == "1 1");
-  std::string loaded = "%b = load %x, %zero : f32 {sizes = [1], drop = [1], gather = [0], has_mask = 0, has_other = 0}\n%i = cast %b : i32 {dtype = i32}\n" + load1("t", "i", 1);
+  std::string loaded = "%b = load %x, %zero : f32 {sizes = [1], drop = [1], gather = [0], has_mask = 0, has_other = "
+                       "0}\n%i = cast %b : i32 {dtype = i32}\n" +
+                       load1("t", "i", 1);
   CHECK(access_facts(k1d, "grid (1) where M >= 1", loaded) == "1 any; 0 1");
 }
 
@@ -345,7 +381,10 @@ struct Machine {
       extents[op.result()] = out;
       return;
     }
-    case OpKind::Load: visit(op); v[op.result()] = rng.below(100) - 20; return;
+    case OpKind::Load:
+      visit(op);
+      v[op.result()] = rng.below(100) - 20;
+      return;
     case OpKind::Return: return;
     default: break;
     }
@@ -377,11 +416,16 @@ struct IndexKernel {
     ir::Function &f = kit.f;
     f.name = "index";
     for (int64_t i = 0; i < 3; i++)
-      if (rng.below(2)) f.facts.push_back(E::make(E::Op::Eq, E::make(E::Op::Rem, sym(i), constant(positive())), constant(0)));
-    if (rng.below(3) == 0) f.facts.push_back(E::make(E::Op(int(E::Op::Lt) + rng.below(4)), sym(rng.below(3)), sym(rng.below(3))));
-    if (rng.below(3) == 0) f.facts.push_back(E::make(E::Op(int(E::Op::Lt) + rng.below(4)), sym(rng.below(3)), constant(positive())));
-    if (rng.below(4) == 0) f.facts.push_back(E::make(E::Op::And, E::make(E::Op::Eq, sym(0), E::make(E::Op::Mul, sym(1), constant(positive()))),
-                                                     E::make(E::Op::Ge, sym(2), constant(1))));
+      if (rng.below(2))
+        f.facts.push_back(E::make(E::Op::Eq, E::make(E::Op::Rem, sym(i), constant(positive())), constant(0)));
+    if (rng.below(3) == 0)
+      f.facts.push_back(E::make(E::Op(int(E::Op::Lt) + rng.below(4)), sym(rng.below(3)), sym(rng.below(3))));
+    if (rng.below(3) == 0)
+      f.facts.push_back(E::make(E::Op(int(E::Op::Lt) + rng.below(4)), sym(rng.below(3)), constant(positive())));
+    if (rng.below(4) == 0)
+      f.facts.push_back(E::make(E::Op::And,
+                                E::make(E::Op::Eq, sym(0), E::make(E::Op::Mul, sym(1), constant(positive()))),
+                                E::make(E::Op::Ge, sym(2), constant(1))));
     f.grid = {grid(), grid()};
     param({sym(0)});
     param({extent(), extent()});
@@ -464,7 +508,8 @@ struct IndexKernel {
     bools.push_back(kit.value(kinds[rng.below(6)], {pick(), either()}));
     if (rng.below(3) == 0) bools.push_back(kit.value(OpKind::Not, {bools.back()}));
     if (bools.size() > 1 && rng.below(3) == 0)
-      bools.push_back(kit.value(rng.below(2) ? OpKind::And : OpKind::Or, {bools.back(), bools[size_t(rng.below(int64_t(bools.size())))]}));
+      bools.push_back(kit.value(rng.below(2) ? OpKind::And : OpKind::Or,
+                                {bools.back(), bools[size_t(rng.below(int64_t(bools.size())))]}));
   }
   void load() {
     ir::Value *t = tensors[size_t(rng.below(int64_t(tensors.size())))];
@@ -474,7 +519,12 @@ struct IndexKernel {
     for (size_t d = 0; d < rank; d++) operands.push_back(pick());
     Ints sizes;
     for (size_t d = 0; d < rank; d++) sizes.push_back(rng.below(3) ? 1 : positive());
-    kit.create(OpKind::Load, operands, attrs({{"sizes", sizes}, {"drop", Ints(rank, 0)}, {"gather", Ints(rank, 0)}, {"has_mask", int64_t(0)}, {"has_other", int64_t(0)}}));
+    kit.create(OpKind::Load, operands,
+               attrs({{"sizes", sizes},
+                      {"drop", Ints(rank, 0)},
+                      {"gather", Ints(rank, 0)},
+                      {"has_mask", int64_t(0)},
+                      {"has_other", int64_t(0)}}));
   }
   void subview() {
     ir::Value *t = tensors[size_t(rng.below(2))];
@@ -482,7 +532,8 @@ struct IndexKernel {
     Ints ranges;
     for (size_t d = 0; d < t->type.shape.size(); d++) {
       ranges.push_back(rng.below(3));
-      for (int64_t k = ranges.back() == 1 ? 2 : ranges.back() == 2 ? 1 : 0; k > 0; k--) operands.push_back(rng.below(2) ? pick() : number());
+      for (int64_t k = ranges.back() == 1 ? 2 : ranges.back() == 2 ? 1 : 0; k > 0; k--)
+        operands.push_back(rng.below(2) ? pick() : number());
     }
     ir::Value *p = kit.value(OpKind::Subview, operands, attrs({{"ranges", ranges}}));
     tensors.push_back(p);
@@ -501,13 +552,15 @@ struct IndexKernel {
     ir::Type t = ir::Type::scalar(DType::I32);
     if (rng.below(2)) {
       ir::Value *init = either();
-      ir::Op *op = kit.b.create_typed(OpKind::For, {either(), pick(), rng.below(4) ? number(true) : pick(), init}, {t}, {}, {});
+      ir::Op *op =
+          kit.b.create_typed(OpKind::For, {either(), pick(), rng.below(4) ? number(true) : pick(), init}, {t}, {}, {});
       region(op, [&](ir::Block *r) {
         ints.push_back(kit.argument(r, t));
         ir::Value *carried = kit.argument(r, t);
         ints.push_back(carried);
         body(2 + rng.below(5), depth - 1);
-        ir::Value *next = rng.below(2) ? kit.value(rng.below(3) ? OpKind::Add : OpKind::Sub, {carried, either()}) : pick();
+        ir::Value *next =
+            rng.below(2) ? kit.value(rng.below(3) ? OpKind::Add : OpKind::Sub, {carried, either()}) : pick();
         kit.end(OpKind::Yield, {next});
       });
       add(op->result());
@@ -525,10 +578,14 @@ struct IndexKernel {
   void body(int64_t n, int depth) {
     for (int64_t k = 0; k < n; k++) {
       int64_t what = rng.below(10);
-      if (what < 5) arithmetic();
-      else if (what < 8) load();
-      else if (what < 9) subview();
-      else if (depth > 0) control(depth);
+      if (what < 5)
+        arithmetic();
+      else if (what < 8)
+        load();
+      else if (what < 9)
+        subview();
+      else if (depth > 0)
+        control(depth);
     }
   }
 
@@ -562,7 +619,8 @@ TEST_CASE("every fact holds in every run") {
     Facts facts(k.kit.f);
     INFO("seed " << seed);
     CAPTURE(ir::print(k.kit.f));
-    std::set<std::pair<const ir::Op *, size_t>> reached; // dims of accesses, each counted once however often a loop meets it
+    std::set<std::pair<const ir::Op *, size_t>>
+        reached; // dims of accesses, each counted once however often a loop meets it
     Random r(seed);
     for (int sample = 0; sample < 12; sample++) {
       auto sizes = k.sizes(r);
@@ -579,13 +637,15 @@ TEST_CASE("every fact holds in every run") {
       size_t arg = 0;
       for (const ir::Param &p : k.kit.f.params) {
         Ints e;
-        for (const ir::SizeExpr &d : p.dims) e.push_back(*d.eval([&](const std::string &s) { return std::optional(sizes->at(s)); }));
+        for (const ir::SizeExpr &d : p.dims)
+          e.push_back(*d.eval([&](const std::string &s) { return std::optional(sizes->at(s)); }));
         m.extents[k.kit.f.body->args[arg++]] = e;
       }
       for (const std::string &s : k.kit.f.sizes) m.v[k.kit.f.body->args[arg++]] = sizes->at(s);
       m.visit = [&](const ir::Op &op) {
         for (size_t d = 0; d < op.attrs.ints("in_bounds").size(); d++) {
-          int64_t start = m.v.at(op.operand(d + 1)), size = op.attrs.ints("sizes")[d], extent = m.extents.at(op.operand(0))[d];
+          int64_t start = m.v.at(op.operand(d + 1)), size = op.attrs.ints("sizes")[d],
+                  extent = m.extents.at(op.operand(0))[d];
           bool inside = start >= 0 && start + size <= extent;
           checked++;
           if (reached.emplace(&op, d).second) {
@@ -597,16 +657,18 @@ TEST_CASE("every fact holds in every run") {
                              extent % op.attrs.ints("extent_divisor")[d] != 0;
           if (!false_claim) continue;
           refuted++;
-          FAIL_CHECK("dim " << d << " of `" << ir::print_op(op) << "`: start " << start << " = " << facts.str(facts.value(op.operand(d + 1)))
-                            << ", extent " << extent << " = " << facts.str(facts.extent(op.operand(0), int64_t(d))) << ", sizes A "
-                            << sizes->at("A") << " B " << sizes->at("B") << " C " << sizes->at("C"));
+          FAIL_CHECK("dim " << d << " of `" << ir::print_op(op) << "`: start " << start << " = "
+                            << facts.str(facts.value(op.operand(d + 1))) << ", extent " << extent << " = "
+                            << facts.str(facts.extent(op.operand(0), int64_t(d))) << ", sizes A " << sizes->at("A")
+                            << " B " << sizes->at("B") << " C " << sizes->at("C"));
         }
       };
       m.block(*k.kit.f.body);
       if (refuted > 3) return;
     }
   }
-  MESSAGE(accesses << " accesses, checked " << checked << " times; " << claims << " in bounds, " << divisors << " with a divisor");
+  MESSAGE(accesses << " accesses, checked " << checked << " times; " << claims << " in bounds, " << divisors
+                   << " with a divisor");
   CHECK(claims > accesses / 12);
   CHECK(divisors > accesses / 5);
   CHECK(claims < accesses);

@@ -11,9 +11,11 @@ public:
     ir::Function &f = kit_.f;
     f.name = "random";
     f.grid = {ir::SizeExpr::make(ir::SizeExpr::Op::CDiv, ir::SizeExpr::symbol("N"), ir::SizeExpr::constant(4))};
-    x_ = param("x", DType::F32, {ir::kDynamic, 8}, {ir::SizeExpr::symbol("N"), ir::SizeExpr::constant(8)}, ir::ParamMode::In, {8, 8});
+    x_ = param("x", DType::F32, {ir::kDynamic, 8}, {ir::SizeExpr::symbol("N"), ir::SizeExpr::constant(8)},
+               ir::ParamMode::In, {8, 8});
     n_ = param("n", DType::I32, {16}, {ir::SizeExpr::constant(16)}, ir::ParamMode::In, {16});
-    y_ = param("y", DType::F32, {4, 8}, {ir::SizeExpr::constant(4), ir::SizeExpr::constant(8)}, ir::ParamMode::Out, {4, 8});
+    y_ = param("y", DType::F32, {4, 8}, {ir::SizeExpr::constant(4), ir::SizeExpr::constant(8)}, ir::ParamMode::Out,
+               {4, 8});
     z_ = param("z", DType::I32, {8}, {ir::SizeExpr::constant(8)}, ir::ParamMode::InOut, {8});
     f.sizes = {"N"};
     ir::Value *size = kit_.argument(f.body, ir::Type::scalar(DType::I32));
@@ -58,7 +60,8 @@ public:
   }
 
 private:
-  ir::Value *param(const char *name, DType t, Ints type_shape, std::vector<ir::SizeExpr> dims, ir::ParamMode mode, Ints shape) {
+  ir::Value *param(const char *name, DType t, Ints type_shape, std::vector<ir::SizeExpr> dims, ir::ParamMode mode,
+                   Ints shape) {
     ir::Param p;
     p.name = name;
     p.type = ir::Type::tensor(t, type_shape);
@@ -77,7 +80,9 @@ private:
       if (wanted(v->type)) fit.push_back(v);
     return fit.empty() ? nullptr : fit[size_t(rng_.below(int64_t(fit.size())))];
   }
-  ir::Value *pick_type(const ir::Type &t) { return pick([&](const ir::Type &u) { return u == t; }); }
+  ir::Value *pick_type(const ir::Type &t) {
+    return pick([&](const ir::Type &u) { return u == t; });
+  }
   ir::Value *any_number() {
     return pick([](const ir::Type &t) { return t.dtype == DType::F32 || t.dtype == DType::I32; });
   }
@@ -92,8 +97,9 @@ private:
   // A constant, as such or spread over a shape, with the special values of identities being likely.
   ir::Value *constant(const ir::Type &t) {
     static const double special[] = {0.0, -0.0, 1.0, 2.0, 0.5, -1.0, 3.25};
-    ir::Value *c = t.dtype == DType::F32 ? kit_.b.constant(t.dtype, special[rng_.below(7)], {})
-                                         : kit_.b.constant_int(t.dtype, t.dtype == DType::Bool ? rng_.below(2) : rng_.below(4) - 1, {});
+    ir::Value *c = t.dtype == DType::F32
+                       ? kit_.b.constant(t.dtype, special[rng_.below(7)], {})
+                       : kit_.b.constant_int(t.dtype, t.dtype == DType::Bool ? rng_.below(2) : rng_.below(4) - 1, {});
     if (!t.is_scalar()) c = kit_.value(OpKind::Broadcast, {c}, attrs({{"shape", t.shape}}));
     values_.push_back(c);
     return c;
@@ -107,23 +113,38 @@ private:
     switch (rng_.below(5)) {
     case 0: load_x(); break;
     case 1:
-      add(OpKind::Load, {n_, small_int()}, attrs({{"sizes", Ints{8}}, {"drop", Ints{0}}, {"gather", Ints{0}}, {"has_mask", int64_t(0)}, {"has_other", int64_t(0)}}));
+      add(OpKind::Load, {n_, small_int()},
+          attrs({{"sizes", Ints{8}},
+                 {"drop", Ints{0}},
+                 {"gather", Ints{0}},
+                 {"has_mask", int64_t(0)},
+                 {"has_other", int64_t(0)}}));
       break;
     case 2: add(OpKind::Iota, {}, attrs({{"n", int64_t(8)}, {"dtype", DType::I32}})); break;
     case 3: constant(ir::Type::scalar(rng_.below(2) ? DType::I32 : DType::F32)); break;
     case 4: // a tensor that the kernel writes
-      add(OpKind::Load, {z_, small_int()}, attrs({{"sizes", Ints{8}}, {"drop", Ints{0}}, {"gather", Ints{0}}, {"has_mask", int64_t(0)}, {"has_other", int64_t(0)}}));
+      add(OpKind::Load, {z_, small_int()},
+          attrs({{"sizes", Ints{8}},
+                 {"drop", Ints{0}},
+                 {"gather", Ints{0}},
+                 {"has_mask", int64_t(0)},
+                 {"has_other", int64_t(0)}}));
       break;
     }
   }
   void load_x() {
     ir::Value *row = pick_type(ir::Type::scalar(DType::I32));
     add(OpKind::Load, {x_, row, kit_.i32(0)},
-        attrs({{"sizes", Ints{4, 8}}, {"drop", Ints{0, 0}}, {"gather", Ints{0, 0}}, {"has_mask", int64_t(0)}, {"has_other", int64_t(0)}}));
+        attrs({{"sizes", Ints{4, 8}},
+               {"drop", Ints{0, 0}},
+               {"gather", Ints{0, 0}},
+               {"has_mask", int64_t(0)},
+               {"has_other", int64_t(0)}}));
   }
 
   void arithmetic() {
-    static const OpKind ints[] = {OpKind::Add, OpKind::Sub, OpKind::Mul, OpKind::Min, OpKind::Max, OpKind::And, OpKind::Or, OpKind::Xor};
+    static const OpKind ints[] = {OpKind::Add, OpKind::Sub, OpKind::Mul, OpKind::Min,
+                                  OpKind::Max, OpKind::And, OpKind::Or,  OpKind::Xor};
     static const OpKind floats[] = {OpKind::Add, OpKind::Sub, OpKind::Mul, OpKind::Min, OpKind::Max, OpKind::Div};
     static const OpKind compares[] = {OpKind::Eq, OpKind::Ne, OpKind::Lt, OpKind::Le, OpKind::Gt, OpKind::Ge};
     ir::Value *a = any_number();
@@ -160,9 +181,11 @@ private:
       if (v->type.is_scalar())
         add(OpKind::Broadcast, {v}, attrs({{"shape", rng_.below(2) ? Ints{8} : Ints{4, 8}}}));
       else if (v->type.rank() == 1)
-        add(OpKind::Broadcast, {kit_.value(OpKind::ExpandDims, {v}, attrs({{"axis", int64_t(0)}}))}, attrs({{"shape", Ints{4, 8}}}));
+        add(OpKind::Broadcast, {kit_.value(OpKind::ExpandDims, {v}, attrs({{"axis", int64_t(0)}}))},
+            attrs({{"shape", Ints{4, 8}}}));
       else
-        add(OpKind::Transpose, {kit_.value(OpKind::Transpose, {v}, attrs({{"perm", Ints{1, 0}}}))}, attrs({{"perm", Ints{1, 0}}}));
+        add(OpKind::Transpose, {kit_.value(OpKind::Transpose, {v}, attrs({{"perm", Ints{1, 0}}}))},
+            attrs({{"perm", Ints{1, 0}}}));
       break;
     case 2:
       if (!v->type.is_scalar()) add(OpKind::ReduceSum, {v}, attrs({{"axis", int64_t(0)}}));
@@ -170,7 +193,8 @@ private:
     case 3: add(OpKind::Reshape, {v}, attrs({{"shape", v->type.shape}})); break;
     case 4:
       if (v->type.rank() == 2)
-        add(OpKind::Reshape, {kit_.value(OpKind::Reshape, {v}, attrs({{"shape", Ints{32}}}))}, attrs({{"shape", Ints{4, 8}}}));
+        add(OpKind::Reshape, {kit_.value(OpKind::Reshape, {v}, attrs({{"shape", Ints{32}}}))},
+            attrs({{"shape", Ints{4, 8}}}));
       break;
     }
   }
@@ -246,22 +270,29 @@ private:
   void store() {
     if (rng_.below(2)) {
       ir::Value *v = operand(ir::Type::tile(DType::F32, {4, 8}));
-      kit_.create(OpKind::Store, {y_, small_int(), kit_.i32(0), v},
-                  attrs({{"sizes", Ints{4, 8}}, {"drop", Ints{0, 0}}, {"gather", Ints{0, 0}}, {"has_mask", int64_t(0)}}));
+      kit_.create(
+          OpKind::Store, {y_, small_int(), kit_.i32(0), v},
+          attrs({{"sizes", Ints{4, 8}}, {"drop", Ints{0, 0}}, {"gather", Ints{0, 0}}, {"has_mask", int64_t(0)}}));
     } else {
       ir::Value *v = operand(ir::Type::tile(DType::I32, {8}));
-      kit_.create(OpKind::Store, {z_, small_int(), v}, attrs({{"sizes", Ints{8}}, {"drop", Ints{0}}, {"gather", Ints{0}}, {"has_mask", int64_t(0)}}));
+      kit_.create(OpKind::Store, {z_, small_int(), v},
+                  attrs({{"sizes", Ints{8}}, {"drop", Ints{0}}, {"gather", Ints{0}}, {"has_mask", int64_t(0)}}));
     }
   }
 
   void body(int64_t ops, int64_t depth) {
     for (int64_t k = 0; k < ops; k++) {
       int64_t what = rng_.below(20);
-      if (what < 9) arithmetic();
-      else if (what < 13) shape();
-      else if (what < 15) leaf();
-      else if (what < 17) store();
-      else if (depth > 0) control(depth);
+      if (what < 9)
+        arithmetic();
+      else if (what < 13)
+        shape();
+      else if (what < 15)
+        leaf();
+      else if (what < 17)
+        store();
+      else if (depth > 0)
+        control(depth);
     }
   }
 

@@ -292,9 +292,7 @@ const char *const kTyped = R"(kernel typed {
 
 } // namespace
 
-TEST_CASE("a valid function has no faults") {
-  CHECK(join(faults(kTyped, Stage::typed)) == "");
-}
+TEST_CASE("a valid function has no faults") { CHECK(join(faults(kTyped, Stage::typed)) == ""); }
 
 TEST_CASE("each rule of a typed function has a function that breaks it") {
   struct Case {
@@ -304,7 +302,8 @@ TEST_CASE("each rule of a typed function has a function that breaks it") {
       {"(%x : tensor<f32>[?, 64], %y", "(%x : tensor<f32>[?, 32], %y", "entry argument 0 is a tensor<f32>[?, 32]"},
       {", %M : i32) {\n    %i", ", %M : i32, %N : i32) {\n    %i", "4 arguments for 3 parameters and sizes"},
       {"tensor<f32>[?, 64] dims [M, 64]", "tensor<f32>[?, 64] dims [M]", "1 dims for rank 2"},
-      {"tensor<f32>[?, 64] dims [M, 64]", "tensor<f32>[?, 64] dims [64, M]", "extent 0 of parameter `x` is -1, its dim 64"},
+      {"tensor<f32>[?, 64] dims [M, 64]", "tensor<f32>[?, 64] dims [64, M]",
+       "extent 0 of parameter `x` is -1, its dim 64"},
       {"out tensor<f32>[?, 64] dims [M, 64]", "out tensor<f32>[?, 64] dims [M, 64] absent", "absent but not optional"},
       {"warps 4", "warps 6", "6 warps: not a power of two"},
       {"warps 4", "warps 64", "64 warps"},
@@ -317,12 +316,16 @@ TEST_CASE("each rule of a typed function has a function that breaks it") {
       // control
       {"for %zero, %M, %one, %t", "for %zero, %M, %i64, %t", "lo, hi and step must be integers of one type"},
       {"%k : i32", "%k : i64", "the first argument of the body must be a i32"},
-      {"%acc.1 : tile<f32>[4, 64]) {\n      %s = add %acc.1, %t", "%acc.1 : tile<f32>[4, 32]) {\n      %s = add %t, %t", "carried arguments"},
+      {"%acc.1 : tile<f32>[4, 64]) {\n      %s = add %acc.1, %t", "%acc.1 : tile<f32>[4, 32]) {\n      %s = add %t, %t",
+       "carried arguments"},
       {"      yield %s\n", "      yield %s, %k\n", "yielded values are"},
-      {"%acc = for %zero, %M, %one, %t : tile<f32>[4, 64]", "%acc = for %zero, %M, %one, %t : tile<f32>[4, 32]", "results are"},
+      {"%acc = for %zero, %M, %one, %t : tile<f32>[4, 64]", "%acc = for %zero, %M, %one, %t : tile<f32>[4, 32]",
+       "results are"},
       {"yield %q", "yield %zero", "must yield one bool"},
-      {"do (%w.1 : i32) {\n      %q = gt %w.1, %zero", "do (%w.1 : i64) {\n      %q = gt %zero, %zero", "arguments of the condition"},
-      {"do (%w.2 : i32) {\n      %v = sub %w.2, %one", "do (%w.2 : i64) {\n      %v = sub %one, %one", "arguments of the body"},
+      {"do (%w.1 : i32) {\n      %q = gt %w.1, %zero", "do (%w.1 : i64) {\n      %q = gt %zero, %zero",
+       "arguments of the condition"},
+      {"do (%w.2 : i32) {\n      %v = sub %w.2, %one", "do (%w.2 : i64) {\n      %v = sub %one, %one",
+       "arguments of the body"},
       {"yield %v", "yield %zero, %zero", "yielded values are"},
       {"if %p : i32", "if %i : i32", "needs one bool"},
       {"      yield %M\n", "      yield\n", "yielded values are ()"},
@@ -334,10 +337,14 @@ TEST_CASE("each rule of a typed function has a function that breaks it") {
       {"{axis = 0}", "", "attribute `axis` is missing"},
       {"{axis = 0}", "{axis = 0.5}", "attribute `axis` is of another type"},
       {"{axis = 0}", "{axis = 3}", "program_id"},
-      {"%one = constant : i32 {dtype = i32, value = 1}", "%one = constant : i32 {dtype = i32, value = 1.0}", "attribute `value` is of another type"},
-      {"drop = [0, 0], gather = [0, 0], has_mask = 0, has_other = 0", "drop = [0], gather = [0, 0], has_mask = 0, has_other = 0", "`drop` must have one entry per dim"},
-      {"has_mask = 0, has_other = 0}", "has_mask = 0, has_other = 0, in_bounds = [1]}", "`in_bounds` must have one entry"},
-      {"%sum = reduce_sum %acc : tile<f32>[4]", "%sum = reduce_sum %acc : tile<f32>[64]", "inference gives tile<f32>[4]"},
+      {"%one = constant : i32 {dtype = i32, value = 1}", "%one = constant : i32 {dtype = i32, value = 1.0}",
+       "attribute `value` is of another type"},
+      {"drop = [0, 0], gather = [0, 0], has_mask = 0, has_other = 0",
+       "drop = [0], gather = [0, 0], has_mask = 0, has_other = 0", "`drop` must have one entry per dim"},
+      {"has_mask = 0, has_other = 0}", "has_mask = 0, has_other = 0, in_bounds = [1]}",
+       "`in_bounds` must have one entry"},
+      {"%sum = reduce_sum %acc : tile<f32>[4]", "%sum = reduce_sum %acc : tile<f32>[64]",
+       "inference gives tile<f32>[4]"},
       {"%v = sub %w.2, %one : i32", "%v = sub %w.2, %t : i32", "`-` needs one dtype, but `a` is i32 and `b` is f32"},
       {", effects = \"pure\", min_sm = 80}", ", min_sm = 80}", "attribute `effects` is missing"},
       {"ranges = [2, 1]", "ranges = [2, 0]", "subview"},
@@ -349,7 +356,8 @@ TEST_CASE("each rule of a typed function has a function that breaks it") {
       {"%p = lt %i, %M : bool", "%p = lt %i, %M : bool layout(reg[] lane[0,0,0,0,0] warp[0,0])", "has a layout before"},
       {"%k : i32", "%k : i32 layout(reg[] lane[0,0,0,0,0] warp[0,0])", "has a layout before"},
       {"%p = lt", "block_barrier {scope = \"grid\"}\n    %p = lt", "unknown scope"},
-      {"%p = lt", "%ds = dyn_slice %t, %i, %i : tile<f32>[1, 1] {sizes = [1, 1]}\n    %p = lt", "is for references only"},
+      {"%p = lt", "%ds = dyn_slice %t, %i, %i : tile<f32>[1, 1] {sizes = [1, 1]}\n    %p = lt",
+       "is for references only"},
   };
   for (const Case &c : cases) {
     std::string text = kTyped;
@@ -378,23 +386,35 @@ TEST_CASE("links between values, ops and blocks are checked") {
   };
   CHECK(contains(broken([](ir::Function &f) { f.body = nullptr; }), "no body"));
   CHECK(contains(broken([&](ir::Function &f) { // uses the result of the loop inside it
-          find(f, OpKind::Add)->operands[0] = find(f, OpKind::For)->result();
-        }), "used before its definition or out of its scope"));
+                   find(f, OpKind::Add)->operands[0] = find(f, OpKind::For)->result();
+                 }),
+                 "used before its definition or out of its scope"));
   CHECK(contains(broken([&](ir::Function &f) { // uses a value of the loop after it
-          find(f, OpKind::ReduceSum)->operands[0] = find(f, OpKind::Add)->result();
-        }), "out of its scope"));
-  CHECK(contains(broken([&](ir::Function &f) { std::swap(f.body->ops[0], f.body->ops[4]); }), "used before its definition"));
+                   find(f, OpKind::ReduceSum)->operands[0] = find(f, OpKind::Add)->result();
+                 }),
+                 "out of its scope"));
+  CHECK(contains(broken([&](ir::Function &f) { std::swap(f.body->ops[0], f.body->ops[4]); }),
+                 "used before its definition"));
   CHECK(contains(broken([&](ir::Function &f) { find(f, OpKind::Add)->operands[0] = nullptr; }), "null operand"));
   CHECK(contains(broken([&](ir::Function &f) { find(f, OpKind::Add)->block = f.body; }), "is not linked to its block"));
-  CHECK(contains(broken([&](ir::Function &f) { f.body->ops.insert(f.body->ops.begin(), f.body->ops[1]); }), "stands in two places"));
-  CHECK(contains(broken([](ir::Function &f) { f.body->ops[2]->results[0] = f.body->ops[1]->result(); }), "defined twice"));
-  CHECK(contains(broken([&](ir::Function &f) { find(f, OpKind::Add)->result()->op = nullptr; }), "result 0 is not linked"));
-  CHECK(contains(broken([&](ir::Function &f) { find(f, OpKind::For)->regions[0]->parent = nullptr; }), "region is not linked"));
-  CHECK(contains(broken([&](ir::Function &f) { find(f, OpKind::For)->regions[0]->args[1]->index = 0; }), "is not linked to its block"));
+  CHECK(contains(broken([&](ir::Function &f) { f.body->ops.insert(f.body->ops.begin(), f.body->ops[1]); }),
+                 "stands in two places"));
+  CHECK(contains(broken([](ir::Function &f) { f.body->ops[2]->results[0] = f.body->ops[1]->result(); }),
+                 "defined twice"));
+  CHECK(contains(broken([&](ir::Function &f) { find(f, OpKind::Add)->result()->op = nullptr; }),
+                 "result 0 is not linked"));
+  CHECK(contains(broken([&](ir::Function &f) { find(f, OpKind::For)->regions[0]->parent = nullptr; }),
+                 "region is not linked"));
+  CHECK(contains(broken([&](ir::Function &f) { find(f, OpKind::For)->regions[0]->args[1]->index = 0; }),
+                 "is not linked to its block"));
   CHECK(contains(broken([&](ir::Function &f) { find(f, OpKind::Add)->result()->id = 0; }), "two values have id 0"));
-  CHECK(contains(broken([&](ir::Function &f) { find(f, OpKind::Add)->result()->type.kind = ir::TypeKind::None; }), "has no type"));
+  CHECK(contains(broken([&](ir::Function &f) { find(f, OpKind::Add)->result()->type.kind = ir::TypeKind::None; }),
+                 "has no type"));
   CHECK(contains(broken([&](ir::Function &f) { find(f, OpKind::Add)->result()->type.shape = {4, 0}; }), "extent of 0"));
-  CHECK(contains(broken([&](ir::Function &f) { find(f, OpKind::Add)->result()->type.shape = {1, 1, 1, 1, 1}; }), "has rank 5"));
+  CHECK(contains(broken([&](ir::Function &f) {
+                   find(f, OpKind::Add)->result()->type.shape = {1, 1, 1, 1, 1};
+                 }),
+                 "has rank 5"));
 }
 
 // ---- layouts
@@ -408,7 +428,8 @@ std::string laid_out() {
   WarpTiling tiling{2, 1, 1};
   auto layout = [&](Role role, Ints s) { return mma_operand_layout(*shape, role, s, tiling, false).to_string(); };
   std::string scalar = replicated({}, 2).to_string();
-  return fmt::format(R"(kernel laid_out {{
+  return fmt::format(
+      R"(kernel laid_out {{
   grid (1)
   warps 2
   body {{
@@ -438,8 +459,9 @@ std::string laid_out() {
     return
   }}
 }}
-)", layout(Role::A, {32, 16}), layout(Role::B, {16, 8}), layout(Role::C, {32, 8}), scalar,
-                     mma_operand_layout(*shape, Role::C, {32, 8}, tiling, false).permute(std::vector<int>{1, 0}).to_string());
+)",
+      layout(Role::A, {32, 16}), layout(Role::B, {16, 8}), layout(Role::C, {32, 8}), scalar,
+      mma_operand_layout(*shape, Role::C, {32, 8}, tiling, false).permute(std::vector<int>{1, 0}).to_string());
 }
 
 } // namespace
@@ -450,7 +472,8 @@ TEST_CASE("layouts obey their rules") {
   CHECK(join(faults(good, Stage::allocated)) == "");
   CHECK(join(faults(good, Stage::typed)).find("has a layout before") != std::string::npos);
 
-  std::string other = blocked({32, 8}, std::vector<int>{1, 0}, 1, 2).to_string(), scalar = replicated({}, 2).to_string();
+  std::string other = blocked({32, 8}, std::vector<int>{1, 0}, 1, 2).to_string(),
+              scalar = replicated({}, 2).to_string();
   // Replaces the layout that follows `after`.
   auto with = [&](const std::string &after, const std::string &to) {
     std::string text = good;
@@ -463,14 +486,17 @@ TEST_CASE("layouts obey their rules") {
   CHECK(contains(with("%sum =", ""), "has no layout"));
   CHECK(contains(with("(%k : i32", ""), "block argument %k: has no layout"));
   CHECK(contains(with("%sum =", "layout(" + other + ")"), "operands and results differ in layout"));
-  CHECK(contains(with("%t =", "layout(" + blocked({8, 32}, std::vector<int>{1, 0}, 1, 2).to_string() + ")"), "does not follow from the operand's"));
+  CHECK(contains(with("%t =", "layout(" + blocked({8, 32}, std::vector<int>{1, 0}, 1, 2).to_string() + ")"),
+                 "does not follow from the operand's"));
   CHECK(contains(with("%acc.1 : tile", "layout(" + other + ")"), "an initial value and its argument differ"));
   CHECK(contains(with("%acc = for", "layout(" + other + ")"), "a result and the yielded value differ"));
   CHECK(contains(with("%i = if", "layout(" + other + ")"), "a result and the yielded value differ"));
   CHECK(contains(with("%w.2 :", "layout(" + other + ")"), "an initial value and its argument differ"));
-  CHECK(contains(with("%a =", "layout(" + blocked({32, 16}, std::vector<int>{1, 0}, 1, 2).to_string() + ")"), "a has layout"));
+  CHECK(contains(with("%a =", "layout(" + blocked({32, 16}, std::vector<int>{1, 0}, 1, 2).to_string() + ")"),
+                 "a has layout"));
   CHECK(contains(with("%m =", "layout(" + other + ")"), "the result has layout"));
-  CHECK(contains(with("%sum =", "layout(" + blocked({32, 8}, std::vector<int>{1, 0}, 1, 4).to_string() + ")"), "is for 4 warps, the function has 2"));
+  CHECK(contains(with("%sum =", "layout(" + blocked({32, 8}, std::vector<int>{1, 0}, 1, 4).to_string() + ")"),
+                 "is for 4 warps, the function has 2"));
 
   auto changed = [&](const char *from, const char *to) {
     std::string text = good;
@@ -497,7 +523,8 @@ TEST_CASE("conversions between warps are gone once scheduled") {
   auto text = [](const char *to) {
     return fmt::format("kernel k {{ grid (1) warps 2 body {{\n"
                        "%a = iota : tile<i32>[64] {{n = 64, dtype = i32}} layout(reg[] lane[1,2,4,8,16] warp[32])\n"
-                       "%b = convert_layout %a : tile<i32>[64] layout({})\nreturn }} }}", to);
+                       "%b = convert_layout %a : tile<i32>[64] layout({})\nreturn }} }}",
+                       to);
   };
   const char *inside = "reg[] lane[16,8,4,2,1] warp[32]", *across = "reg[] lane[32,2,4,8,16] warp[1]";
   CHECK(join(faults(text(inside), Stage::scheduled)) == "");
@@ -515,11 +542,13 @@ std::string shared_kernel(const std::string &body, int64_t bytes = 256) {
                      "%hi = constant : i32 {{dtype = i32, value = 4}} layout(reg[] lane[0,0,0,0,0] warp[0])\n"
                      "%c = constant : bool {{dtype = bool, value = 1}} layout(reg[] lane[0,0,0,0,0] warp[0])\n"
                      "%a = iota : tile<i32>[64] {{n = 64, dtype = i32}} layout(reg[] lane[1,2,4,8,16] warp[32])\n"
-                     "{}return }} }}", bytes, body);
+                     "{}return }} }}",
+                     bytes, body);
 }
 std::string store(const char *name, int64_t offset, const char *value = "%a") {
-  return fmt::format("%{} = scratch_store {} : token {{smem = smem_layout[64](4, 256, 16, smem[4,8,16,32,64,128]), offset = {}}}\n",
-                     name, value, offset);
+  return fmt::format(
+      "%{} = scratch_store {} : token {{smem = smem_layout[64](4, 256, 16, smem[4,8,16,32,64,128]), offset = {}}}\n",
+      name, value, offset);
 }
 // Reads across warps; `own` reads what the warp itself stored, in other lanes.
 std::string load(const char *name, const char *token) {
@@ -530,7 +559,8 @@ std::string own(const char *name, const char *token) {
 }
 const std::string kBar = "block_barrier {scope = \"block\"}\n", kWarp = "block_barrier {scope = \"warp\"}\n";
 std::string loop(const std::string &body, const std::string &counter = "k") {
-  return "for %lo, %hi, %hi do (%" + counter + " : i32 layout(reg[] lane[0,0,0,0,0] warp[0])) {\n" + body + "yield\n}\n";
+  return "for %lo, %hi, %hi do (%" + counter + " : i32 layout(reg[] lane[0,0,0,0,0] warp[0])) {\n" + body +
+         "yield\n}\n";
 }
 
 } // namespace
@@ -567,7 +597,8 @@ TEST_CASE("accesses of shared memory are in range and ordered") {
       {loop(once + kWarp), "overwrites its buffer without a barrier"},
       {loop(store("s", 0) + kWarp + own("l", "s")), "overwrites its buffer without a barrier"},
       {loop(store("s", 0) + kWarp + own("l", "s") + kWarp), nullptr},
-      {store("s", 0) + kBar + loop(load("l", "s") + kBar + store("t", 0) + kBar + load("m", "t")), "may have been overwritten since"},
+      {store("s", 0) + kBar + loop(load("l", "s") + kBar + store("t", 0) + kBar + load("m", "t")),
+       "may have been overwritten since"},
       {loop(loop(once + kBar, "j") + store("t", 0) + kBar + load("m", "t")), "overwrites shared memory"},
       // branches: the barrier must be on every path
       {once + "if %c do {\n" + kBar + "yield\n} do {\nyield\n}\n" + store("t", 0), "overwrites shared memory"},

@@ -183,9 +183,9 @@ constexpr MmaCase kMma[] = {
     {"m16n8k4", DType::TF32, DType::TF32, DType::F32},  {"m16n8k8", DType::F32, DType::F32, DType::F32, "tf32x3"},
     {"m8n8k4", DType::F64, DType::F64, DType::F64},     {"m16n8k4", DType::F64, DType::F64, DType::F64},
     {"m16n8k8", DType::F64, DType::F64, DType::F64},    {"m16n8k16", DType::F64, DType::F64, DType::F64},
-    {"m16n8k32", DType::I8, DType::I8, DType::I32},
-    {"m16n8k16", DType::I8, DType::I8, DType::I32},     {"m16n8k32", DType::E4M3, DType::E4M3, DType::F32},
-    {"m16n8k32", DType::E4M3, DType::E5M2, DType::F32}, {"m16n8k32", DType::E5M2, DType::E4M3, DType::F32}};
+    {"m16n8k32", DType::I8, DType::I8, DType::I32},     {"m16n8k16", DType::I8, DType::I8, DType::I32},
+    {"m16n8k32", DType::E4M3, DType::E4M3, DType::F32}, {"m16n8k32", DType::E4M3, DType::E5M2, DType::F32},
+    {"m16n8k32", DType::E5M2, DType::E4M3, DType::F32}};
 } // namespace
 
 TEST_CASE("products of every kind, plain and transposed, over warps, with ragged extents") {
@@ -379,8 +379,8 @@ TEST_CASE("instructions: what a mask costs") {
     k.check();
     return k.ptx;
   };
-  // Rows may be missing, and every vector of a thread may lie in one: at most one predicate each, shared by the load and
-  // the store. Rows 4 t and 4 t + 1 exist for the same threads t, and so do 4 t + 2 and 4 t + 3.
+  // Rows may be missing, and every vector of a thread may lie in one: at most one predicate each, shared by the load
+  // and the store. Rows 4 t and 4 t + 1 exist for the same threads t, and so do 4 t + 2 and 4 t + 3.
   RegLayout interleaved{{64, 64}, {1, 2, 4, 64, 128}, {8, 16, 32, 256, 512}, {1024, 2048}};
   std::string rows = lines({50, 64}, true, true, attrs({{"in_bounds", Ints{0, 1}}}), interleaved);
   CHECK(count(rows, " ld.global.nc.v4.b32") == 4);

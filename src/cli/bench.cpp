@@ -1,5 +1,5 @@
-#include "cli/cli.h"
 #include "driver/bench.h"
+#include "cli/cli.h"
 #include "ir/target.h"
 #include "runtime/file_io.h"
 #include "support/json.h"
@@ -49,16 +49,24 @@ int run(const Options &o) {
         if (what == "flops") rates += fmt::format("  {:.1f} TFLOP/s", n / r.seconds * 1e-12);
         j.set(what, n);
       }
-      fmt::print("{:<32} {:>10.2f} us{}  ({} groups, {}, {} registers, {} local bytes, {} blocks/SM)\n", name, r.seconds * 1e6, rates,
-                 r.groups, r.entry, r.registers, r.local_bytes, r.blocks_per_sm);
-      j.set("seconds", r.seconds).set("groups", r.groups).set("registers", r.registers).set("local_bytes", r.local_bytes);
+      fmt::print("{:<32} {:>10.2f} us{}  ({} groups, {}, {} registers, {} local bytes, {} blocks/SM)\n", name,
+                 r.seconds * 1e6, rates, r.groups, r.entry, r.registers, r.local_bytes, r.blocks_per_sm);
+      j.set("seconds", r.seconds)
+          .set("groups", r.groups)
+          .set("registers", r.registers)
+          .set("local_bytes", r.local_bytes);
       list.push(std::move(j));
     }
   }
   s.print_diagnostics();
   if (s.diags.has_errors()) return kDiagnostics;
   if (!o.json.empty()) {
-    std::string text = Json::object().set("gpu", chosen.device->info().name).set("target", v.compile.target->name).set("results", std::move(list)).dump() + "\n";
+    std::string text = Json::object()
+                           .set("gpu", chosen.device->info().name)
+                           .set("target", v.compile.target->name)
+                           .set("results", std::move(list))
+                           .dump() +
+                       "\n";
     if (Status w = write_file(o.json, std::span(reinterpret_cast<const uint8_t *>(text.data()), text.size())); !w) {
       fmt::print(stderr, "tkc: {}\n", w.error());
       return kDiagnostics;

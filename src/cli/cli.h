@@ -20,10 +20,10 @@ void add_common(CLI::App &app, Common &c);
 class Session {
 public:
   explicit Session(const Common &c);
-  bool load();                                          // false: errors were printed
-  const ir::Target *target(const Device *device);       // null after a message: `native` needs a device
-  std::vector<const ast::Function *> kernels();         // those of -k, or all; empty after a message
-  std::optional<sema::InstanceSpec> overrides();        // of -P
+  bool load();                                    // false: errors were printed
+  const ir::Target *target(const Device *device); // null after a message: `native` needs a device
+  std::vector<const ast::Function *> kernels();   // those of -k, or all; empty after a message
+  std::optional<sema::InstanceSpec> overrides();  // of -P
   void print_diagnostics();
 
   SourceManager sources;

@@ -22,8 +22,9 @@ std::string usage_line(const driver::CompiledKernel &k, const ir::Target &t) {
   if (!a) return fmt::format("{}: not assembled: {}", k.function->name, a.error());
   std::string out;
   for (const KernelUsage &u : a->kernels)
-    out += fmt::format("{}: {} registers, {} + {} spill bytes, {} local bytes, {} shared bytes, {} threads\n", u.name, u.registers,
-                       u.spill_stores, u.spill_loads, u.stack, k.function->shared_bytes + u.static_shared, k.function->warps * 32);
+    out += fmt::format("{}: {} registers, {} + {} spill bytes, {} local bytes, {} shared bytes, {} threads\n", u.name,
+                       u.registers, u.spill_stores, u.spill_loads, u.stack, k.function->shared_bytes + u.static_shared,
+                       k.function->warps * 32);
   return out;
 }
 
@@ -60,9 +61,12 @@ int run(const Options &o) {
       fmt::print(stderr, "{:>10.3f} ms  {} in all\n", total, k->name.text);
     }
     if (o.verbose) fmt::print(stderr, "{}", usage_line(*compiled, *target));
-    if (o.emit == "ir") text += ir::print(*compiled->function);
-    else if (o.emit == "llvm") text += compiled->code.llvm;
-    else if (o.emit == "ptx") text += compiled->code.ptx;
+    if (o.emit == "ir")
+      text += ir::print(*compiled->function);
+    else if (o.emit == "llvm")
+      text += compiled->code.llvm;
+    else if (o.emit == "ptx")
+      text += compiled->code.ptx;
     else {
       AssembleOptions a;
       a.arch = target->name;
@@ -76,7 +80,9 @@ int run(const Options &o) {
   }
   s.print_diagnostics();
   if (s.diags.has_errors()) return kDiagnostics;
-  std::span<const uint8_t> bytes = binary.empty() ? std::span(reinterpret_cast<const uint8_t *>(text.data()), text.size()) : std::span<const uint8_t>(binary);
+  std::span<const uint8_t> bytes = binary.empty()
+                                       ? std::span(reinterpret_cast<const uint8_t *>(text.data()), text.size())
+                                       : std::span<const uint8_t>(binary);
   if (o.output == "-") {
     std::fwrite(bytes.data(), 1, bytes.size(), stdout);
     return std::fflush(stdout) == 0 ? kOk : kDiagnostics;
@@ -94,7 +100,8 @@ void setup_compile(CLI::App &app, int &exit) {
   CLI::App *sub = app.add_subcommand("compile", "compile kernels to PTX");
   add_common(*sub, o->common);
   sub->get_option("FILE")->required(false);
-  sub->add_option("--emit", o->emit, "ptx, llvm, ir (after all passes) or cubin")->check(CLI::IsMember({"ptx", "llvm", "ir", "cubin"}));
+  sub->add_option("--emit", o->emit, "ptx, llvm, ir (after all passes) or cubin")
+      ->check(CLI::IsMember({"ptx", "llvm", "ir", "cubin"}));
   sub->add_option("-o", o->output, "output file (default: standard output)");
   sub->add_option("--dump-ir", o->dump_dir, "the IR after every pass, into this directory");
   sub->add_option("--skip-pass", o->skip, "do not run this pass");
@@ -106,7 +113,8 @@ void setup_compile(CLI::App &app, int &exit) {
   sub->callback([o, &exit] {
     if (o->list_targets) {
       for (const ir::Target &t : ir::all_targets())
-        fmt::print("{:<8} PTX {}.{}  {} bytes of shared memory a block\n", t.name, t.ptx_version / 10, t.ptx_version % 10, t.shared_per_block);
+        fmt::print("{:<8} PTX {}.{}  {} bytes of shared memory a block\n", t.name, t.ptx_version / 10,
+                   t.ptx_version % 10, t.shared_per_block);
       return;
     }
     if (o->common.file.empty()) {

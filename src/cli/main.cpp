@@ -75,7 +75,8 @@ std::optional<sema::InstanceSpec> Session::overrides() {
     std::string name = p.substr(0, eq);
     if (!known.count(name)) {
       std::string near = nearest_name(name, names);
-      diags.report({}, DiagKind::unknown_parameter, c_.file, name, near.empty() ? "" : "; did you mean `" + near + "`?");
+      diags.report({}, DiagKind::unknown_parameter, c_.file, name,
+                   near.empty() ? "" : "; did you mean `" + near + "`?");
       print_diagnostics();
       return std::nullopt;
     }

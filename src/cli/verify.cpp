@@ -75,7 +75,8 @@ void setup_verify(CLI::App &app, int &exit) {
   auto o = std::make_shared<Options>();
   CLI::App *sub = app.add_subcommand("verify", "run kernels on the cases of their verify blocks and compare");
   add_common(*sub, o->common);
-  sub->add_option("--device", o->device, "auto (GPU, else the emulator), gpu, emu or interp")->check(CLI::IsMember({"auto", "gpu", "emu", "interp"}));
+  sub->add_option("--device", o->device, "auto (GPU, else the emulator), gpu, emu or interp")
+      ->check(CLI::IsMember({"auto", "gpu", "emu", "interp"}));
   sub->add_option("--case", o->only_case, "one case");
   sub->add_option("--seed", o->seed, "of the inputs");
   sub->add_option("--emu-seed", o->emu_seed, "of the emulator's scheduler");

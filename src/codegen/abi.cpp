@@ -63,7 +63,8 @@ std::string list(const std::vector<ir::SizeExpr> &exprs) {
 std::string abi_comment(const ir::Function &f, const KernelAbi &abi) {
   std::string s = fmt::format("// kernel {}", abi.entry);
   std::string bindings;
-  for (const auto &[name, value] : f.bindings) bindings += fmt::format("{}{} = {}", bindings.empty() ? "" : ", ", name, value);
+  for (const auto &[name, value] : f.bindings)
+    bindings += fmt::format("{}{} = {}", bindings.empty() ? "" : ", ", name, value);
   if (!bindings.empty()) s += fmt::format("<{}>", bindings);
   s += "\n";
   for (const ir::Param &p : f.params) {

@@ -1,31 +1,34 @@
-// How a kernel is called: the one description that the launcher, the JSON, the C header and the comment in the PTX share.
+// How a kernel is called: the one description that the launcher, the JSON, the C header and the comment in the PTX
+// share.
 //
 // Kernel parameters, in this order:
 //   for each present parameter of the kernel
-//     tensor: its base address (64-bit global pointer), then the stride of every dim in elements (i64), outermost first;
+//     tensor: its base address (64-bit global pointer), then the stride of every dim in elements (i64), outermost
+//     first;
 //             the innermost stride is left out unless the parameter says `strides(any)`
 //     scalar: the value (bool as one byte)
 //   every run-time size (i32), in the order of ir::Function::sizes
 // each at its natural alignment. Extents and the grid are expressions of the sizes. The grid is one-dimensional: blocks
-// number the program coordinates with axis 0 fastest (`order grouped(g)` permutes the first two axes inside the kernel).
+// number the program coordinates with axis 0 fastest (`order grouped(g)` permutes the first two axes inside the
+// kernel).
 //
-// A kernel has up to two entries. NAME may assume what `KernelAbi::aligned` states and every `where` fact; NAME__any assumes
-// neither.
+// A kernel has up to two entries. NAME may assume what `KernelAbi::aligned` states and every `where` fact; NAME__any
+// assumes neither.
 #pragma once
 #include "ir/ir.h"
 
 namespace tkc::codegen {
 
-// Base addresses, strides but the innermost in bytes, and run-time innermost extents in bytes are multiples of this in the
-// aligned entry.
+// Base addresses, strides but the innermost in bytes, and run-time innermost extents in bytes are multiples of this in
+// the aligned entry.
 inline constexpr int64_t kAlignedBytes = 16;
 
 struct AbiParam {
   enum class Kind : uint8_t { Pointer, Stride, Scalar, Size } kind;
-  std::string name;    // x, x_stride0, M
-  std::string tensor;  // of a pointer or stride
-  int64_t dim = 0;     // of a stride
-  DType type;          // of the tensor's elements, the scalar, or I64 and I32 of strides and sizes
+  std::string name;     // x, x_stride0, M
+  std::string tensor;   // of a pointer or stride
+  int64_t dim = 0;      // of a stride
+  DType type;           // of the tensor's elements, the scalar, or I64 and I32 of strides and sizes
   bool written = false; // of a pointer: the kernel writes it
   int64_t offset = 0, bytes = 0;
 };

@@ -95,8 +95,8 @@ public:
     return float_of(b_.CreateIntrinsic(llvm::Intrinsic::nvvm_f2tf32_rn, {x}));
   }
 
-  // f64 to f32 by rounding to odd: inexact results get an odd last bit, so that a second rounding to at most 22 bits is as
-  // good as one.
+  // f64 to f32 by rounding to odd: inexact results get an odd last bit, so that a second rounding to at most 22 bits is
+  // as good as one.
   V round_odd(V x) {
     V f = b_.CreateFPTrunc(x, b_.getFloatTy()), back = b_.CreateFPExt(f, b_.getDoubleTy());
     auto magnitude = [&](V v) { return b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, v); };
@@ -117,8 +117,8 @@ public:
     return float_of(b_.CreateOr(bits_of(f), b_.CreateZExt(inexact, b_.getInt32Ty())));
   }
 
-  // f32 or f64 to an integer: truncation, saturation, NaN to 0. cvt.rzi does all of it but for NaN with 64 bits on a side,
-  // and of results narrower than 32 bits the wider result is clamped.
+  // f32 or f64 to an integer: truncation, saturation, NaN to 0. cvt.rzi does all of it but for NaN with 64 bits on a
+  // side, and of results narrower than 32 bits the wider result is clamped.
   V to_integer(V x, DType to) {
     namespace I = llvm::Intrinsic;
     bool from_double = x->getType()->isDoubleTy(), wide = dtype_bits(to) == 64, sign = is_signed(to);
@@ -204,7 +204,8 @@ Regs widen(LowerCtx &c, DType t, const Regs &x) {
     by_pairs(
         x,
         [&](size_t i) {
-          V word = b.CreateOr(b.CreateZExt(x[i], b.getInt16Ty()), b.CreateShl(b.CreateZExt(x[i + 1], b.getInt16Ty()), 8));
+          V word =
+              b.CreateOr(b.CreateZExt(x[i], b.getInt16Ty()), b.CreateShl(b.CreateZExt(x[i + 1], b.getInt16Ty()), 8));
           V pair = half_pair(word);
           out[i] = at(pair, 0);
           out[i + 1] = at(pair, 1);
@@ -225,7 +226,8 @@ Regs narrow(LowerCtx &c, DType t, const Regs &x) {
   if (t == DType::TF32) return each(x, [&](V v) { return convert.round_tf32(v); });
   if (pairs_in_hardware(c, t)) {
     auto pair = [&](V lo, V hi) {
-      return t == DType::E4M3 ? nvvm::cvt_rn_satfinite_e4m3x2_f32(b, lo, hi) : nvvm::cvt_rn_satfinite_e5m2x2_f32(b, lo, hi);
+      return t == DType::E4M3 ? nvvm::cvt_rn_satfinite_e4m3x2_f32(b, lo, hi)
+                              : nvvm::cvt_rn_satfinite_e5m2x2_f32(b, lo, hi);
     };
     by_pairs(
         x,
@@ -241,7 +243,8 @@ Regs narrow(LowerCtx &c, DType t, const Regs &x) {
   by_pairs(
       x,
       [&](size_t i) {
-        V pair = t == DType::BF16 ? nvvm::cvt_rn_bf16x2_f32(b, x[i], x[i + 1]) : nvvm::cvt_rn_f16x2_f32(b, x[i], x[i + 1]);
+        V pair =
+            t == DType::BF16 ? nvvm::cvt_rn_bf16x2_f32(b, x[i], x[i + 1]) : nvvm::cvt_rn_f16x2_f32(b, x[i], x[i + 1]);
         out[i] = b.CreateExtractElement(pair, uint64_t(0));
         out[i + 1] = b.CreateExtractElement(pair, uint64_t(1));
       },
@@ -266,9 +269,11 @@ static Regs integer_to_float(LowerCtx &c, DType from, DType to, const Regs &x) {
   llvm::IRBuilder<> &b = c.b;
   bool sign = is_signed(from);
   auto direct = [&](V v, llvm::Type *type) { return sign ? b.CreateSIToFP(v, type) : b.CreateUIToFP(v, type); };
-  if (to == DType::F16 || to == DType::F32 || to == DType::F64) return each(x, [&](V v) { return direct(v, c.type(to)); });
+  if (to == DType::F16 || to == DType::F32 || to == DType::F64)
+    return each(x, [&](V v) { return direct(v, c.type(to)); });
   // f32 holds 16 bits exactly; of more, rounding to odd leaves the one rounding to narrow().
-  if (dtype_bits(from) <= 16 || is_bool(from)) return narrow(c, to, each(x, [&](V v) { return direct(v, b.getFloatTy()); }));
+  if (dtype_bits(from) <= 16 || is_bool(from))
+    return narrow(c, to, each(x, [&](V v) { return direct(v, b.getFloatTy()); }));
   Conversion convert(c);
   return narrow(c, to, each(x, [&](V v) { return convert.integer_round_odd(v, sign); }));
 }
@@ -286,7 +291,9 @@ Regs convert(LowerCtx &c, DType from, DType to, const Regs &x) {
     return each(wide, [&](V v) { return convert.to_integer(v, to); });
   }
   if (is_bool(to)) return each(x, [&](V v) { return b.CreateICmpNE(v, llvm::ConstantInt::get(v->getType(), 0)); });
-  return each(x, [&](V v) { return is_signed(from) ? b.CreateSExtOrTrunc(v, c.type(to)) : b.CreateZExtOrTrunc(v, c.type(to)); });
+  return each(x, [&](V v) {
+    return is_signed(from) ? b.CreateSExtOrTrunc(v, c.type(to)) : b.CreateZExtOrTrunc(v, c.type(to));
+  });
 }
 
 } // namespace tkc::codegen

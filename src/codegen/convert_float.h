@@ -1,12 +1,12 @@
-// Conversions between dtypes on registers, with the results of support/dtype.h: one rounding, saturation where the type has
-// no infinity.
+// Conversions between dtypes on registers, with the results of support/dtype.h: one rounding, saturation where the type
+// has no infinity.
 #pragma once
 #include "codegen/lower_ctx.h"
 
 namespace tkc::codegen {
 
-// Elements of one dtype as elements of another (op `cast`). Registers 2i and 2i+1 are converted together where the target
-// has an instruction for pairs (16-bit and 8-bit floats). Null registers stay null.
+// Elements of one dtype as elements of another (op `cast`). Registers 2i and 2i+1 are converted together where the
+// target has an instruction for pairs (16-bit and 8-bit floats). Null registers stay null.
 Regs convert(LowerCtx &c, DType from, DType to, const Regs &x);
 
 // A float dtype of at most 32 bits as f32, exactly; f64 stays f64.

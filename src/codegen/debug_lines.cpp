@@ -27,8 +27,9 @@ DISubprogram *DebugLines::function(Function *f, SourceLoc loc) {
                                        /*RV=*/0, /*SplitName=*/"", DICompileUnit::DebugDirectivesOnly);
   auto line = unsigned(sources_.file(loc.file).position(loc.begin).line);
   DISubroutineType *type = builder_.createSubroutineType(builder_.getOrCreateTypeArray({}));
-  DISubprogram *s = builder_.createFunction(file(loc.file), f->getName(), f->getName(), file(loc.file), line, type, line,
-                                            DINode::FlagZero, DISubprogram::SPFlagDefinition | DISubprogram::SPFlagOptimized);
+  DISubprogram *s =
+      builder_.createFunction(file(loc.file), f->getName(), f->getName(), file(loc.file), line, type, line,
+                              DINode::FlagZero, DISubprogram::SPFlagDefinition | DISubprogram::SPFlagOptimized);
   f->setSubprogram(s);
   return s;
 }

@@ -1,5 +1,6 @@
-// Source lines in PTX: `.file` and `.loc` only. Full debug information would print `.target sm_NN, debug`, with which ptxas
-// stops optimising. Files are named by their last path component, so that PTX does not depend on where the source lies.
+// Source lines in PTX: `.file` and `.loc` only. Full debug information would print `.target sm_NN, debug`, with which
+// ptxas stops optimising. Files are named by their last path component, so that PTX does not depend on where the source
+// lies.
 #pragma once
 #include "support/source.h"
 #include "llvm/IR/DIBuilder.h"

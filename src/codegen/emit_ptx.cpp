@@ -56,7 +56,8 @@ void initialise_llvm() {
     LLVMInitializeNVPTXTarget();
     LLVMInitializeNVPTXTargetMC();
     LLVMInitializeNVPTXAsmPrinter();
-    // Shared addresses in 32 bits; f32 pairs as scalars (ptxas splits f32x2 on sm_120 anyway, and pairs cost registers).
+    // Shared addresses in 32 bits; f32 pairs as scalars (ptxas splits f32x2 on sm_120 anyway, and pairs cost
+    // registers).
     const char *args[] = {"tkc", "-nvptx-short-ptr", "-nvptx-no-f32x2"};
     llvm::cl::ParseCommandLineOptions(int(std::size(args)), args);
     llvm::install_fatal_error_handler(on_fatal_error);
@@ -85,10 +86,9 @@ std::unique_ptr<llvm::TargetMachine> make_target_machine(const ir::Target &targe
   const llvm::Target *t = llvm::TargetRegistry::lookupTarget(triple, error);
   TKC_CHECK(t, "LLVM has no NVPTX target: {}", error);
   llvm::TargetOptions options;
-  return std::unique_ptr<llvm::TargetMachine>(t->createTargetMachine(triple, target.cpu,
-                                                                     fmt::format("+ptx{}", target.ptx_version), options,
-                                                                     llvm::Reloc::PIC_, {},
-                                                                     llvm::CodeGenOptLevel::Aggressive));
+  return std::unique_ptr<llvm::TargetMachine>(
+      t->createTargetMachine(triple, target.cpu, fmt::format("+ptx{}", target.ptx_version), options, llvm::Reloc::PIC_,
+                             {}, llvm::CodeGenOptLevel::Aggressive));
 }
 
 std::string generate(llvm::Module &module, llvm::TargetMachine &machine) {

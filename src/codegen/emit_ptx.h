@@ -18,10 +18,10 @@ struct Entry {
 };
 
 struct EmitOptions {
-  int64_t max_registers = 0;             // .maxnreg; 0: none
-  int64_t min_blocks = 0;                // .minnctapersm; 0: none
+  int64_t max_registers = 0;              // .maxnreg; 0: none
+  int64_t min_blocks = 0;                 // .minnctapersm; 0: none
   const SourceManager *sources = nullptr; // for .loc lines; null: none
-  bool keep_llvm = false;                // fill EmitResult::llvm (after optimisation)
+  bool keep_llvm = false;                 // fill EmitResult::llvm (after optimisation)
 };
 
 struct EmitResult {
@@ -36,8 +36,8 @@ struct EmitResult {
   std::vector<Phase> phases; // lower, verify, optimise, emit
 };
 
-// PTX of the target's lowest sufficient `.version`, the same bytes on every run and machine. It starts with a comment that
-// states the ABI of every entry.
+// PTX of the target's lowest sufficient `.version`, the same bytes on every run and machine. It starts with a comment
+// that states the ABI of every entry.
 EmitResult emit(std::span<const Entry> entries, const ir::Target &target, const EmitOptions &options = {});
 
 // The version of the linked LLVM, as in "22.1.8".

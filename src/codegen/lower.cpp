@@ -48,8 +48,8 @@ class SizeLowering {
 public:
   explicit SizeLowering(LowerCtx &ctx) : ctx_(ctx), b_(ctx.b) {}
 
-  // As an integer of 32 or 64 bits. Sums and products of the low bits are right in any width; every other operation needs
-  // its operands' true values.
+  // As an integer of 32 or 64 bits. Sums and products of the low bits are right in any width; every other operation
+  // needs its operands' true values.
   Value *lower(const SizeExpr &e, unsigned bits) {
     llvm::Type *type = b_.getIntNTy(bits);
     switch (e.op()) {
@@ -99,8 +99,7 @@ private:
     case SizeExpr::Op::Le: return b_.CreateICmpSLE(x, y);
     case SizeExpr::Op::Gt: return b_.CreateICmpSGT(x, y);
     case SizeExpr::Op::Ge: return b_.CreateICmpSGE(x, y);
-    case SizeExpr::Op::And:
-      return b_.CreateAnd(b_.CreateICmpNE(x, constant(0)), b_.CreateICmpNE(y, constant(0)));
+    case SizeExpr::Op::And: return b_.CreateAnd(b_.CreateICmpNE(x, constant(0)), b_.CreateICmpNE(y, constant(0)));
     case SizeExpr::Op::Or: return b_.CreateOr(b_.CreateICmpNE(x, constant(0)), b_.CreateICmpNE(y, constant(0)));
     case SizeExpr::Op::Const:
     case SizeExpr::Op::Sym:
@@ -130,14 +129,11 @@ FunctionLowering::FunctionLowering(llvm::Module &module, const ir::Function &f, 
 void FunctionLowering::make_function() {
   llvm::LLVMContext &c = builder_.getContext();
   std::vector<llvm::Type *> types;
-  for (const AbiParam &p : abi_.params)
-    switch (p.kind) {
+  for (const AbiParam &p : abi_.params) switch (p.kind) {
     case AbiParam::Kind::Pointer: types.push_back(llvm::PointerType::get(c, nvvm::kGlobal)); break;
     case AbiParam::Kind::Stride:
     case AbiParam::Kind::Size: types.push_back(ctx_.type(p.type)); break;
-    case AbiParam::Kind::Scalar:
-      types.push_back(is_bool(p.type) ? builder_.getInt8Ty() : ctx_.type(p.type));
-      break;
+    case AbiParam::Kind::Scalar: types.push_back(is_bool(p.type) ? builder_.getInt8Ty() : ctx_.type(p.type)); break;
     }
   auto *type = llvm::FunctionType::get(builder_.getVoidTy(), types, false);
   function_ = llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, abi_.entry, ctx_.module);
@@ -172,8 +168,8 @@ void FunctionLowering::make_thread_ids() {
     llvm::GlobalVariable *smem = ctx_.module.getNamedGlobal("smem"); // the entries of a module share it
     if (!smem) {
       auto *type = llvm::ArrayType::get(builder_.getInt8Ty(), 0);
-      smem = new llvm::GlobalVariable(ctx_.module, type, false, llvm::GlobalValue::ExternalLinkage, nullptr, "smem", nullptr,
-                                      llvm::GlobalValue::NotThreadLocal, nvvm::kShared);
+      smem = new llvm::GlobalVariable(ctx_.module, type, false, llvm::GlobalValue::ExternalLinkage, nullptr, "smem",
+                                      nullptr, llvm::GlobalValue::NotThreadLocal, nvvm::kShared);
       smem->setAlignment(llvm::Align(1024)); // TMA tiles with the 128-byte swizzle
     }
     ctx_.shared_base_ = smem;
@@ -251,8 +247,7 @@ void FunctionLowering::make_programs() {
     ctx_.program_id_ = {builder_.CreateAdd(first, row), column};
     axis = 2;
   }
-  for (; axis < rank; axis++)
-    ctx_.program_id_.push_back(axis + 1 == rank ? left : split(ctx_.num_programs_[axis]));
+  for (; axis < rank; axis++) ctx_.program_id_.push_back(axis + 1 == rank ? left : split(ctx_.num_programs_[axis]));
 }
 
 llvm::Function *FunctionLowering::run() {

@@ -1,5 +1,5 @@
-// From a laid-out, allocated ir::Function to an llvm::Function. Ops lower themselves (OpDef::lower); this part makes the
-// kernel around them: parameters (abi.h), thread and program ids, tensors, shared memory.
+// From a laid-out, allocated ir::Function to an llvm::Function. Ops lower themselves (OpDef::lower); this part makes
+// the kernel around them: parameters (abi.h), thread and program ids, tensors, shared memory.
 #pragma once
 #include "codegen/abi.h"
 #include "codegen/lower_ctx.h"
@@ -33,8 +33,8 @@ private:
   llvm::Function *function_ = nullptr;
 };
 
-// A size expression in 32-bit arithmetic, or 64-bit where an intermediate product could pass 32 bits although the value of
-// the whole fits; the value is what SizeExpr::eval gives. The symbols are the function's sizes.
+// A size expression in 32-bit arithmetic, or 64-bit where an intermediate product could pass 32 bits although the value
+// of the whole fits; the value is what SizeExpr::eval gives. The symbols are the function's sizes.
 llvm::Value *lower_size(LowerCtx &ctx, const ir::SizeExpr &e);
 
 } // namespace tkc::codegen

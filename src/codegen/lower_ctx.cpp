@@ -6,8 +6,8 @@ namespace tkc::codegen {
 using llvm::Value;
 
 const Regs &LowerCtx::regs(const ir::Value *v) const {
-  TKC_CHECK(size_t(v->id) < regs_.size() && !regs_[size_t(v->id)].empty(), "value %{} ({}) is used before it is lowered",
-            v->id, v->type.str());
+  TKC_CHECK(size_t(v->id) < regs_.size() && !regs_[size_t(v->id)].empty(),
+            "value %{} ({}) is used before it is lowered", v->id, v->type.str());
   return regs_[size_t(v->id)];
 }
 
@@ -67,10 +67,11 @@ Value *LowerCtx::constant(DType t, double f, int64_t i) const {
   return llvm::ConstantInt::get(type, llvm::APInt(type->getIntegerBitWidth(), bits, false, /*implicitTrunc=*/true));
 }
 
-// XOR of basis vectors under the bits of an index. Every bit of every vector moves one bit of the index by some distance:
-// all that move by the same distance are one mask and one shift.
+// XOR of basis vectors under the bits of an index. Every bit of every vector moves one bit of the index by some
+// distance: all that move by the same distance are one mask and one shift.
 Value *LowerCtx::bits_part(Value *index, std::span<const uint32_t> bases) {
-  std::map<int, uint32_t> moves; // distance (left is positive) -> mask of the index bits; a bit moves there at most once
+  std::map<int, uint32_t>
+      moves; // distance (left is positive) -> mask of the index bits; a bit moves there at most once
   for (size_t i = 0; i < bases.size(); i++)
     for (int p = 0; p < 32; p++)
       if (bases[i] >> p & 1) moves[p - int(i)] |= 1u << i;

@@ -21,11 +21,11 @@ struct TensorVal {
   llvm::Value *base = nullptr;
   std::vector<llvm::Value *> extents, strides;
   DType dtype = DType::F32;
-  int64_t alignment = 1;       // bytes: of the base and of every stride but the innermost
+  int64_t alignment = 1;               // bytes: of the base and of every stride but the innermost
   std::vector<int64_t> static_extents; // kDynamic where unknown
-  bool read_only = false;      // never written by this kernel: ld.global.nc
-  int64_t inner_divisor = 1;   // elements: divides a run-time innermost extent (1: nothing is known)
-  bool any_strides = false;    // else the innermost stride is the constant 1
+  bool read_only = false;              // never written by this kernel: ld.global.nc
+  int64_t inner_divisor = 1;           // elements: divides a run-time innermost extent (1: nothing is known)
+  bool any_strides = false;            // else the innermost stride is the constant 1
 };
 
 class LowerCtx {
@@ -61,10 +61,11 @@ public:
   llvm::Value *thread() const { return thread_; }
   llvm::Value *program_id(int64_t axis) const { return program_id_[size_t(axis)]; }
   llvm::Value *num_programs(int64_t axis) const { return num_programs_[size_t(axis)]; }
-  // XOR over the set bits of lane and warp of the given basis vectors, as i32 (computed once, before the kernel's body).
+  // XOR over the set bits of lane and warp of the given basis vectors, as i32 (computed once, before the kernel's
+  // body).
   llvm::Value *linear(std::span<const uint32_t> lane_bases, std::span<const uint32_t> warp_bases);
-  // The coordinates of register `reg` of a layout along one dim, as i32: constant part of the register plus the thread's
-  // part (added where the bits are disjoint, so that it folds into an immediate).
+  // The coordinates of register `reg` of a layout along one dim, as i32: constant part of the register plus the
+  // thread's part (added where the bits are disjoint, so that it folds into an immediate).
   llvm::Value *coordinate(const RegLayout &l, int64_t reg, int64_t dim);
   llvm::Value *shared_base() const { return shared_base_; } // ptr addrspace(3)
 

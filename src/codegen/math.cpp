@@ -22,16 +22,16 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // Polynomials are Chebyshev fits; the comment says what of which argument, and the error of the fit.
 // (log(1 + f) - f) / f^2 on [-1/4, 1/2], 3e-8
-constexpr double kLog32[] = {-0x1.000000p-1, 0x1.555580p-2, -0x1.000068p-2, 0x1.997802p-3, -0x1.54f19ap-3,
-                             0x1.27b318p-3, -0x1.0cc1acp-3, 0x1.b339ccp-4, -0x1.842826p-5};
+constexpr double kLog32[] = {-0x1.000000p-1, 0x1.555580p-2,  -0x1.000068p-2, 0x1.997802p-3, -0x1.54f19ap-3,
+                             0x1.27b318p-3,  -0x1.0cc1acp-3, 0x1.b339ccp-4,  -0x1.842826p-5};
 // (log((1 + s) / (1 - s)) - 2 s) / s^3 of s^2, |s| <= 0.172, 3e-16
 constexpr double kLog64[] = {0x1.5555555555558p-1, 0x1.99999999952e2p-2, 0x1.2492492df148dp-2, 0x1.c71c62e5800a1p-3,
                              0x1.7462b4ab2ef6bp-3, 0x1.39fe606542ddep-3, 0x1.2b584aae78a57p-3};
 // (exp(f) - 1 - f) / f^2, |f| <= ln 2 / 2, 6e-8 and 1e-16
 constexpr double kExpm1_32[] = {0x1.000000p-1, 0x1.5554dep-3, 0x1.55551ap-5, 0x1.120b62p-7, 0x1.6d10fcp-10};
-constexpr double kExpm1_64[] = {0x1.0000000000001p-1,  0x1.5555555555556p-3,  0x1.5555555553d68p-5, 0x1.11111111109b5p-7,
-                                0x1.6c16c17889ef1p-10, 0x1.a01a01a7c2efep-13, 0x1.a019b9149a41cp-16,
-                                0x1.71de0db2f6b19p-19, 0x1.28917c89a43a7p-22, 0x1.af389ecfc4b9cp-26};
+constexpr double kExpm1_64[] = {
+    0x1.0000000000001p-1,  0x1.5555555555556p-3,  0x1.5555555553d68p-5,  0x1.11111111109b5p-7,  0x1.6c16c17889ef1p-10,
+    0x1.a01a01a7c2efep-13, 0x1.a019b9149a41cp-16, 0x1.71de0db2f6b19p-19, 0x1.28917c89a43a7p-22, 0x1.af389ecfc4b9cp-26};
 // (tanh(x) / x - 1) / x^2 of x^2, |x| <= 0.6, 3e-8
 constexpr double kTanh[] = {-0x1.555554p-2, 0x1.110ee0p-3, -0x1.b955dcp-5, 0x1.59e1c8p-6, -0x1.9ada60p-8};
 // (sin(x) / x - 1) / x^2 and (cos(x) - 1 + x^2 / 2) / x^4 of x^2, |x| <= pi / 4
@@ -42,20 +42,22 @@ constexpr double kSin64[] = {-0x1.5555555555555p-3, 0x1.1111111110bb2p-7,   -0x1
 constexpr double kCos64[] = {0x1.5555555555555p-5,   -0x1.6c16c16c16967p-10, 0x1.a01a019f4eb01p-16,
                              -0x1.27e4fa17da09ep-22, 0x1.1eeb68e93b64cp-29,  -0x1.907da367a37cbp-37};
 // erf(x) / x of x^2, |x| <= 1, 4e-8 and 1e-19
-constexpr double kErf32[] = {0x1.20dd74p+0, -0x1.812680p-2, 0x1.ce0ab2p-4, -0x1.b5b310p-6, 0x1.428d76p-8, -0x1.281efap-11};
-constexpr double kErf64[] = {0x1.20dd750429b6dp+0,   -0x1.812746b0379e6p-2, 0x1.ce2f21a042b30p-4,   -0x1.b82ce31284e00p-6,
-                             0x1.565bcd0dbaa38p-8,   -0x1.c02db3dac435fp-11, 0x1.f9a321d5b8e1ep-14, -0x1.f4d1e3183f7aep-17,
-                             0x1.b9df224ca4b97p-20,  -0x1.5f1ecb6f0764cp-23, 0x1.f7b4bf3b13964p-27, -0x1.389d4f2641625p-30,
+constexpr double kErf32[] = {0x1.20dd74p+0,  -0x1.812680p-2, 0x1.ce0ab2p-4,
+                             -0x1.b5b310p-6, 0x1.428d76p-8,  -0x1.281efap-11};
+constexpr double kErf64[] = {0x1.20dd750429b6dp+0,   -0x1.812746b0379e6p-2,  0x1.ce2f21a042b30p-4,
+                             -0x1.b82ce31284e00p-6,  0x1.565bcd0dbaa38p-8,   -0x1.c02db3dac435fp-11,
+                             0x1.f9a321d5b8e1ep-14,  -0x1.f4d1e3183f7aep-17, 0x1.b9df224ca4b97p-20,
+                             -0x1.5f1ecb6f0764cp-23, 0x1.f7b4bf3b13964p-27,  -0x1.389d4f2641625p-30,
                              0x1.05ffd737fb32ep-34};
 // log2(erfc(x)), 1 <= x <= 4, 5e-7 absolute
 constexpr double kLogErfc32[] = {-0x1.21a868p-10, -0x1.9fd384p+0, -0x1.d81ba6p-1, -0x1.312892p-3,
                                  0x1.0b27e2p-5,   -0x1.448608p-8, 0x1.df745cp-12, -0x1.413fe8p-16};
 // erfc(x) * exp(x^2) * x of (x - 2) / (x + 2), 1 <= x <= 6, 5e-18
-constexpr double kErfc64[] = {0x1.058671b52c776p-1,   0x1.5672b9ea13de4p-3,  -0x1.a1791e43ece91p-3,  0x1.f1b9a3c943255p-4,
-                              -0x1.dac006bb0b8c6p-6,  -0x1.ec8d2aafa9ecfp-8, 0x1.399546d1d88ccp-8,   0x1.2758bdf9173f2p-10,
-                              -0x1.89501316ceb41p-11, -0x1.499f47218051dp-12, 0x1.770c6e3bead42p-14, 0x1.76a7b43ed6b0bp-14,
-                              0x1.a330a95a839bcp-18,  -0x1.3f262e9f6a897p-16, -0x1.23bfbbfd32b67p-17, 0x1.d6c83a99e5633p-20,
-                              0x1.7eba1772ad098p-19};
+constexpr double kErfc64[] = {
+    0x1.058671b52c776p-1,  0x1.5672b9ea13de4p-3,  -0x1.a1791e43ece91p-3, 0x1.f1b9a3c943255p-4,   -0x1.dac006bb0b8c6p-6,
+    -0x1.ec8d2aafa9ecfp-8, 0x1.399546d1d88ccp-8,  0x1.2758bdf9173f2p-10, -0x1.89501316ceb41p-11, -0x1.499f47218051dp-12,
+    0x1.770c6e3bead42p-14, 0x1.76a7b43ed6b0bp-14, 0x1.a330a95a839bcp-18, -0x1.3f262e9f6a897p-16, -0x1.23bfbbfd32b67p-17,
+    0x1.d6c83a99e5633p-20, 0x1.7eba1772ad098p-19};
 
 } // namespace
 
@@ -227,8 +229,8 @@ V Math::log1p(V x) {
     V lost = b_.CreateFSub(x, b_.CreateFSub(u, one));
     r = b_.CreateFAdd(log_finite(u, 1, 0), b_.CreateFDiv(lost, u));
   } else {
-    // f = (1 + x) 2^-e - 1 = x 2^-e + (2^-e - 1), the first term by exponent arithmetic, the second exact; 4 * 2^-e never
-    // leaves the normal range.
+    // f = (1 + x) 2^-e - 1 = x 2^-e + (2^-e - 1), the first term by exponent arithmetic, the second exact; 4 * 2^-e
+    // never leaves the normal range.
     Split s = split(u);
     V e = b_.CreateShl(s.e, b_.getInt32(23));
     V scaled = b_.CreateBitCast(b_.CreateSub(b_.CreateBitCast(x, b_.getInt32Ty()), e), x->getType());
@@ -267,8 +269,8 @@ V Math::div(V x, V y) {
 V Math::sin(V x) { return !is_double(x) && !precise_ ? nvvm::sin_approx_ftz_f32(b_, x) : trigonometric(x, 0); }
 V Math::cos(V x) { return !is_double(x) && !precise_ ? nvvm::cos_approx_ftz_f32(b_, x) : trigonometric(x, 1); }
 
-// sin(x + quadrant * pi / 2). The argument is reduced in f64, where n * (pi / 2) to 106 bits leaves more than the digits
-// that are needed.
+// sin(x + quadrant * pi / 2). The argument is reduced in f64, where n * (pi / 2) to 106 bits leaves more than the
+// digits that are needed.
 V Math::trigonometric(V x, int quadrant) {
   V wide = is_double(x) ? x : b_.CreateFPExt(x, b_.getDoubleTy());
   V n = b_.CreateUnaryIntrinsic(Intrinsic::rint, b_.CreateFMul(wide, constant(wide, 1 / kHalfPiHigh)));
@@ -320,7 +322,8 @@ V Math::sign_of_power(V x, V y, V magnitude) {
   auto whole = [&](V v) { return b_.CreateFCmpOEQ(b_.CreateUnaryIntrinsic(Intrinsic::trunc, v), v); };
   V half = b_.CreateFMul(y, constant(y, 0.5));
   V odd = b_.CreateAnd(whole(y), b_.CreateNot(whole(half)));
-  V of_negative = b_.CreateSelect(whole(y), b_.CreateSelect(odd, b_.CreateFNeg(magnitude), magnitude), constant(x, kNan));
+  V of_negative =
+      b_.CreateSelect(whole(y), b_.CreateSelect(odd, b_.CreateFNeg(magnitude), magnitude), constant(x, kNan));
   V r = b_.CreateSelect(b_.CreateFCmpOLT(x, constant(x, 0)), of_negative, magnitude);
   V trivial = b_.CreateOr(b_.CreateFCmpOEQ(y, constant(y, 0)), b_.CreateFCmpOEQ(x, constant(x, 1)));
   return b_.CreateSelect(trivial, constant(x, 1), r);

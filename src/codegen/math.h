@@ -1,8 +1,8 @@
 // Elementary functions of one f32 or f64 value in LLVM IR: there is no library on the device to call.
 //
-// f32, fast (the default): one or two instructions of the special function unit; subnormal arguments and results count as
-// zero in exp, exp2, sigmoid, sqrt, rsqrt, rcp and div. f32, precise: about 2 ulp everywhere, subnormals included. f64 has
-// one form. Maximal errors, relative unless said otherwise:
+// f32, fast (the default): one or two instructions of the special function unit; subnormal arguments and results count
+// as zero in exp, exp2, sigmoid, sqrt, rsqrt, rcp and div. f32, precise: about 2 ulp everywhere, subnormals included.
+// f64 has one form. Maximal errors, relative unless said otherwise:
 //
 //   function      f32 fast                        f32 precise         f64
 //   exp           2^-22 + |x| 2^-24               2^-22               2^-52
@@ -56,16 +56,16 @@ private:
   static bool is_double(V x) { return x->getType()->isDoubleTy(); }
   V constant(V like, double v);
   V poly(V x, std::span<const double> coefficients); // lowest first
-  V clamp(V x, double lo, double hi); // NaN stays
-  V scale(V x, V n);                  // x * 2^n in two steps: n may pass the exponent range once
-  V power(V like, V n);               // 2^n of an integer n within the exponent range
+  V clamp(V x, double lo, double hi);                // NaN stays
+  V scale(V x, V n);                                 // x * 2^n in two steps: n may pass the exponent range once
+  V power(V like, V n);                              // 2^n of an integer n within the exponent range
   V abs(V x);
   V floating(V n, V like);
   Reduced reduce_exp(V x);
   V expm1_reduced(V f);
   Split split(V x);
   V log_finite(V x, double unit, double unit_low); // of x > 0 in units of ln 2 * unit
-  V log_mantissa(V f);                            // log(1 + f)
+  V log_mantissa(V f);                             // log(1 + f)
   V trigonometric(V x, int quadrant);
   V pow_double(V x, V y);
   V sign_of_power(V x, V y, V magnitude);

@@ -34,8 +34,8 @@ V clock64(Builder &b) { return call(b, Intrinsic::nvvm_read_ptx_sreg_clock64); }
 // ---- moving bits
 
 V mov_pack_b32(Builder &b, std::span<Value *const> parts) {
-  TKC_CHECK(!parts.empty() && parts.size() * parts[0]->getType()->getScalarSizeInBits() == 32,
-            "mov.b32 of {} parts", parts.size());
+  TKC_CHECK(!parts.empty() && parts.size() * parts[0]->getType()->getScalarSizeInBits() == 32, "mov.b32 of {} parts",
+            parts.size());
   Value *v = PoisonValue::get(FixedVectorType::get(parts[0]->getType(), unsigned(parts.size())));
   for (size_t i = 0; i < parts.size(); i++) v = b.CreateInsertElement(v, parts[i], uint64_t(i));
   return b.CreateBitCast(v, b.getInt32Ty());

@@ -1,10 +1,10 @@
-// One function per PTX instruction that tkc emits, named as in the PTX manual. Inline asm stands in nvvm.cpp and nowhere
-// else; an instruction that LLVM selects from plain IR by itself (add, ld, cvt between basic types) has no function here
-// unless selecting it needs a particular form.
+// One function per PTX instruction that tkc emits, named as in the PTX manual. Inline asm stands in nvvm.cpp and
+// nowhere else; an instruction that LLVM selects from plain IR by itself (add, ld, cvt between basic types) has no
+// function here unless selecting it needs a particular form.
 //
-// Words: "i32" and "b32" are LLVM i32; a predicate is i1 (null: always). Shared addresses are ptr addrspace(3), global ones
-// ptr addrspace(1). Whether the target has an instruction is the caller's business (ir::Target::has), except where a
-// function here says otherwise.
+// Words: "i32" and "b32" are LLVM i32; a predicate is i1 (null: always). Shared addresses are ptr addrspace(3), global
+// ones ptr addrspace(1). Whether the target has an instruction is the caller's business (ir::Target::has), except where
+// a function here says otherwise.
 #pragma once
 #include "ir/target.h"
 #include "support/dtype.h"
@@ -36,9 +36,9 @@ Values mov_unpack_b32(Builder &b, V word, llvm::Type *part);
 V prmt(Builder &b, V x, V y, V selector);
 
 // ---- warp
-// Any value of 1 to 64 bits (narrow ones travel widened, 64-bit ones as two words); all 32 lanes take part. `width` lanes
-// (a power of two) form a segment that values do not leave: up and down give a lane its own value back at the border, idx
-// counts lanes within the segment.
+// Any value of 1 to 64 bits (narrow ones travel widened, 64-bit ones as two words); all 32 lanes take part. `width`
+// lanes (a power of two) form a segment that values do not leave: up and down give a lane its own value back at the
+// border, idx counts lanes within the segment.
 V shfl_sync_bfly(Builder &b, V value, V lane_mask);
 V shfl_sync_idx(Builder &b, V value, V lane, int64_t width = 32);
 V shfl_sync_up(Builder &b, V value, V delta, int64_t width = 32);
@@ -53,8 +53,8 @@ V activemask(Builder &b);
 void bar_warp_sync(Builder &b);
 
 // ---- block
-void bar_sync(Builder &b, int64_t id);                   // all threads of the block
-void bar_sync(Builder &b, int64_t id, int64_t threads);  // a named barrier for some warps
+void bar_sync(Builder &b, int64_t id);                  // all threads of the block
+void bar_sync(Builder &b, int64_t id, int64_t threads); // a named barrier for some warps
 void bar_arrive(Builder &b, int64_t id, int64_t threads);
 V bar_red_and(Builder &b, int64_t id, V predicate); // i1, over all threads of the block
 V bar_red_or(Builder &b, int64_t id, V predicate);
@@ -90,7 +90,8 @@ Values mma(Builder &b, const Mma &instr, std::span<llvm::Value *const> a_regs, s
 // ---- arithmetic
 // The approximations' maximal errors are the PTX manual's: ex2 2^-22.5 relative (f32), lg2 2^-22.6 (relative outside,
 // absolute inside (0.5, 2)), rcp 1 ulp, rsqrt 2^-22.9, sqrt 2^-23, div 2 ulp for |y| in [2^-126, 2^126], div.full 2 ulp
-// for all y, sin and cos 2^-20.5 absolute in [-pi, pi], tanh 2^-11 relative. `.ftz` flushes subnormal inputs and results.
+// for all y, sin and cos 2^-20.5 absolute in [-pi, pi], tanh 2^-11 relative. `.ftz` flushes subnormal inputs and
+// results.
 V ex2_approx_ftz_f32(Builder &b, V x);
 V ex2_approx_f32(Builder &b, V x);
 V lg2_approx_ftz_f32(Builder &b, V x);
@@ -111,15 +112,15 @@ V ex2_approx_ftz_bf16x2(Builder &b, V x); // <2 x bfloat>; kBf16Native
 V fma_rn(Builder &b, V x, V y, V z);      // one rounding; half, bfloat, float, double and pairs of the first two
 
 // ---- conversions. Of two operands `lo` becomes the low half (the manual's order is the reverse).
-V cvt_rn_bf16x2_f32(Builder &b, V lo, V hi);            // <2 x bfloat>
-V cvt_rn_f16x2_f32(Builder &b, V lo, V hi);             // <2 x half>
-V cvt_rn_satfinite_e4m3x2_f32(Builder &b, V lo, V hi);  // i16; kFp8, as the next five
+V cvt_rn_bf16x2_f32(Builder &b, V lo, V hi);           // <2 x bfloat>
+V cvt_rn_f16x2_f32(Builder &b, V lo, V hi);            // <2 x half>
+V cvt_rn_satfinite_e4m3x2_f32(Builder &b, V lo, V hi); // i16; kFp8, as the next five
 V cvt_rn_satfinite_e5m2x2_f32(Builder &b, V lo, V hi);
 V cvt_rn_satfinite_e4m3x2_f16x2(Builder &b, V pair);
 V cvt_rn_satfinite_e5m2x2_f16x2(Builder &b, V pair);
-V cvt_rn_f16x2_e4m3x2(Builder &b, V pair);              // <2 x half>
+V cvt_rn_f16x2_e4m3x2(Builder &b, V pair); // <2 x half>
 V cvt_rn_f16x2_e5m2x2(Builder &b, V pair);
-V cvt_rna_tf32_f32(Builder &b, V x);                    // float with the low 13 bits zero
+V cvt_rna_tf32_f32(Builder &b, V x); // float with the low 13 bits zero
 
 // ---- memory
 struct Access {
@@ -129,15 +130,15 @@ struct Access {
   bool streaming = false;   // .cs: read or written once
 };
 // ld[.v2|.v4|.v8] of `count` words of an integer type (i8, i16, i32, i64), at most 16 bytes together (32: kWideGlobal).
-// Under a predicate the lanes without it get `other` (one word per result; null: zeros). The address must be a multiple of
-// the access' size.
+// Under a predicate the lanes without it get `other` (one word per result; null: zeros). The address must be a multiple
+// of the access' size.
 Values ld(Builder &b, const Access &access, V address, llvm::Type *word, int64_t count, V predicate = nullptr,
           std::span<llvm::Value *const> other = {});
 void st(Builder &b, const Access &access, V address, std::span<llvm::Value *const> words, V predicate = nullptr);
 
-// atom.relaxed.gpu (global) or .cta (shared) on one element; gives the old value. `type` is the PTX type: u32 s32 b32 u64
-// s64 b64 f32 f64 f16 bf16 f16x2 bf16x2 (b16 for cas); the value is an LLVM value of that size (float types or their bits
-// as integers), the result has its LLVM type.
+// atom.relaxed.gpu (global) or .cta (shared) on one element; gives the old value. `type` is the PTX type: u32 s32 b32
+// u64 s64 b64 f32 f64 f16 bf16 f16x2 bf16x2 (b16 for cas); the value is an LLVM value of that size (float types or
+// their bits as integers), the result has its LLVM type.
 enum class AtomOp : uint8_t { Add, Min, Max, And, Or, Xor, Exch, Inc, Dec };
 V atom(Builder &b, unsigned space, AtomOp op, std::string_view type, V address, V value, V predicate = nullptr);
 V atom_cas(Builder &b, unsigned space, std::string_view type, V address, V compare, V value, V predicate = nullptr);

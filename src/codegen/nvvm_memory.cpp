@@ -1,5 +1,5 @@
-// Loads, stores and atomics. Without a predicate plain LLVM accesses are best: the optimiser sees through them. With one,
-// inline asm under a predicate keeps the code straight; branches would cost a basic block per access.
+// Loads, stores and atomics. Without a predicate plain LLVM accesses are best: the optimiser sees through them. With
+// one, inline asm under a predicate keeps the code straight; branches would cost a basic block per access.
 #include "codegen/nvvm.h"
 #include "support/check.h"
 #include "llvm/IR/InlineAsm.h"

@@ -75,7 +75,8 @@ Result<BenchResult> bench_case(sema::Program &program, const ast::Function &kern
       if (p.mode == ir::ParamMode::Out) {
         TKC_TRY(b->set_bytes(0));
       } else {
-        TKC_TRY(b->upload(fill_tensor(convention_fill(p.type.dtype), p.type.dtype, shape.shape, bench_seed(g, int64_t(i)))));
+        TKC_TRY(b->upload(
+            fill_tensor(convention_fill(p.type.dtype), p.type.dtype, shape.shape, bench_seed(g, int64_t(i)))));
       }
       addresses[i] = b->address();
       buffers.push_back(std::move(*b));

@@ -34,7 +34,8 @@ std::unique_ptr<CompiledKernel> compile_kernel(sema::Program &program, const ast
   passes::PassContext context{*options.target, part, diags, options.passes};
   passes::PassManager manager(passes::pipeline());
   passes::PassManager::Outcome outcome = manager.run(f, context);
-  for (const auto &t : manager.timings()) out->phases.push_back({std::string("pass ") + t.name, t.pass_ms + t.check_ms});
+  for (const auto &t : manager.timings())
+    out->phases.push_back({std::string("pass ") + t.name, t.pass_ms + t.check_ms});
   TKC_CHECK(outcome != passes::PassManager::Outcome::broken, "{}", manager.problem());
   if (outcome == passes::PassManager::Outcome::rejected || diags.has_errors()) return nullptr;
   Stopwatch emitting(out->phases);

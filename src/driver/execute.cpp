@@ -27,8 +27,11 @@ Result<std::vector<int64_t>> extents(const ir::Function &f, const ir::Param &p, 
   std::vector<int64_t> out;
   for (const ir::SizeExpr &d : p.dims) {
     auto v = d.eval(lookup(data));
-    if (!v) return failure("kernel `{}`: the extent {} of `{}` has no value; give every size, for example --size M=64", f.name, d.str(), p.name);
-    if (*v < 0 || *v > INT32_MAX) return failure("kernel `{}`: the extent {} of `{}` is {}", f.name, d.str(), p.name, *v);
+    if (!v)
+      return failure("kernel `{}`: the extent {} of `{}` has no value; give every size, for example --size M=64",
+                     f.name, d.str(), p.name);
+    if (*v < 0 || *v > INT32_MAX)
+      return failure("kernel `{}`: the extent {} of `{}` is {}", f.name, d.str(), p.name, *v);
     out.push_back(*v);
   }
   return out;
@@ -38,14 +41,17 @@ Result<std::vector<int64_t>> launch_grid(const ir::Function &f, const LaunchData
   for (size_t i = 0; i < f.facts.size(); i++) {
     auto v = f.facts[i].eval(lookup(data));
     if (!v) return failure("`where {}` has no value for these sizes", f.facts[i].str());
-    if (!*v) return failure("{}: `where {}` does not hold for these sizes", sources.describe(f.fact_locs[i]), f.facts[i].str());
+    if (!*v)
+      return failure("{}: `where {}` does not hold for these sizes", sources.describe(f.fact_locs[i]),
+                     f.facts[i].str());
   }
   std::vector<int64_t> grid;
   int64_t total = 1;
   for (const ir::SizeExpr &g : f.grid) {
     auto v = g.eval(lookup(data));
     if (!v || *v < 0) return failure("the grid extent {} has no value for these sizes", g.str());
-    if (__builtin_mul_overflow(total, *v, &total) || total > INT32_MAX) return failure("the grid has more than {} blocks", INT32_MAX);
+    if (__builtin_mul_overflow(total, *v, &total) || total > INT32_MAX)
+      return failure("the grid has more than {} blocks", INT32_MAX);
     grid.push_back(*v);
   }
   return grid;
@@ -139,8 +145,10 @@ Status run_interp(const ir::Function &f, LaunchData &data, const SourceManager &
       interp::Tile t(p.type.dtype, {});
       auto it = data.scalars.find(p.name);
       double v = it == data.scalars.end() ? 0 : it->second;
-      if (t.is_float()) t.f[0] = round_to(t.dtype, v);
-      else t.i[0] = wrap_to(t.dtype, int64_t(v));
+      if (t.is_float())
+        t.f[0] = round_to(t.dtype, v);
+      else
+        t.i[0] = wrap_to(t.dtype, int64_t(v));
       launch.args.emplace_back(t);
     }
   }
@@ -157,7 +165,8 @@ Status run_interp(const ir::Function &f, LaunchData &data, const SourceManager &
   for (size_t i = 0; i < f.params.size(); i++) {
     if (!storages[i] || f.params[i].mode == ir::ParamMode::In) continue;
     HostTensor &t = data.tensors[i];
-    if (is_float(t.dtype)) t.set_range(0, storages[i]->f);
+    if (is_float(t.dtype))
+      t.set_range(0, storages[i]->f);
     else
       for (size_t k = 0; k < storages[i]->i.size(); k++) t.set_int(int64_t(k), storages[i]->i[k]);
   }
@@ -166,8 +175,8 @@ Status run_interp(const ir::Function &f, LaunchData &data, const SourceManager &
 
 // ---- emulator
 
-Status run_emu(const CompiledKernel &kernel, LaunchData &data, const SourceManager &sources, const emu::Options &options,
-               std::string &printed) {
+Status run_emu(const CompiledKernel &kernel, LaunchData &data, const SourceManager &sources,
+               const emu::Options &options, std::string &printed) {
   const ir::Function &f = *kernel.function;
   auto grid = launch_grid(f, data, sources);
   if (!grid) return grid.failed();
@@ -184,7 +193,8 @@ Status run_emu(const CompiledKernel &kernel, LaunchData &data, const SourceManag
     emu::Memory::Attributes a;
     a.readonly = p.mode == ir::ParamMode::In;
     addresses[i] = memory.allocate(int64_t(data.tensors[i].bytes.size()), p.name, a);
-    if (uint8_t *host = memory.host(addresses[i])) std::memcpy(host, data.tensors[i].bytes.data(), data.tensors[i].bytes.size());
+    if (uint8_t *host = memory.host(addresses[i]))
+      std::memcpy(host, data.tensors[i].bytes.data(), data.tensors[i].bytes.size());
   }
   const codegen::KernelAbi &abi = kernel.code.abis[may_use_aligned(f, data) ? 0 : 1];
   emu::Launch launch;
@@ -200,13 +210,15 @@ Status run_emu(const CompiledKernel &kernel, LaunchData &data, const SourceManag
   }
   for (size_t i = 0; i < f.params.size(); i++)
     if (f.params[i].type.is_tensor() && f.params[i].present && f.params[i].mode != ir::ParamMode::In)
-      if (uint8_t *host = memory.host(addresses[i])) std::memcpy(data.tensors[i].bytes.data(), host, data.tensors[i].bytes.size());
+      if (uint8_t *host = memory.host(addresses[i]))
+        std::memcpy(data.tensors[i].bytes.data(), host, data.tensors[i].bytes.size());
   return {};
 }
 
 // ---- GPU
 
-Status run_gpu(Device &device, const CompiledKernel &kernel, LaunchData &data, const SourceManager &sources, double limit_seconds) {
+Status run_gpu(Device &device, const CompiledKernel &kernel, LaunchData &data, const SourceManager &sources,
+               double limit_seconds) {
   const ir::Function &f = *kernel.function;
   auto grid = launch_grid(f, data, sources);
   if (!grid) return grid.failed();

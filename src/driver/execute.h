@@ -31,11 +31,12 @@ struct Blob {
 Blob parameter_blob(const ir::Function &f, const codegen::KernelAbi &abi, const LaunchData &data,
                     const std::function<uint64_t(size_t)> &address);
 
-// Each runs the kernel and replaces the tensors that it writes. Messages name what went wrong (trap, emulator errors with
-// PTX and source lines, guard bands, driver faults).
+// Each runs the kernel and replaces the tensors that it writes. Messages name what went wrong (trap, emulator errors
+// with PTX and source lines, guard bands, driver faults).
 Status run_interp(const ir::Function &typed, LaunchData &data, const SourceManager &sources, std::string &printed);
-Status run_emu(const CompiledKernel &kernel, LaunchData &data, const SourceManager &sources, const emu::Options &options,
-               std::string &printed);
-Status run_gpu(Device &device, const CompiledKernel &kernel, LaunchData &data, const SourceManager &sources, double limit_seconds);
+Status run_emu(const CompiledKernel &kernel, LaunchData &data, const SourceManager &sources,
+               const emu::Options &options, std::string &printed);
+Status run_gpu(Device &device, const CompiledKernel &kernel, LaunchData &data, const SourceManager &sources,
+               double limit_seconds);
 
 } // namespace tkc::driver

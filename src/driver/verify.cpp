@@ -17,14 +17,15 @@ static DType host_dtype(DType t) { return is_float(t) ? DType::F64 : is_bool(t) 
 
 static interp::Tile to_tile(const HostTensor &t) {
   interp::Tile out(host_dtype(t.dtype), t.shape);
-  if (out.is_float()) t.get_range(0, out.f);
+  if (out.is_float())
+    t.get_range(0, out.f);
   else
     for (int64_t k = 0; k < t.count(); k++) out.i[size_t(k)] = t.get_int(k);
   return out;
 }
 
-static Result<std::vector<interp::Value>> call(const sema::HostFunction &h, std::vector<interp::Value> args, uint64_t seed,
-                                               const SourceManager &sources) {
+static Result<std::vector<interp::Value>> call(const sema::HostFunction &h, std::vector<interp::Value> args,
+                                               uint64_t seed, const SourceManager &sources) {
   const ir::Function &f = *h.fn;
   size_t given = args.size();
   for (size_t g = 0; g < h.generators.size(); g++) {
@@ -36,7 +37,8 @@ static Result<std::vector<interp::Value>> call(const sema::HostFunction &h, std:
     if (!fill) return fill.failed();
     interp::Tile tile(t.dtype, t.shape);
     std::vector<double> values = fill_values(*fill, t.dtype, tile.size(), stream_seed(seed, int64_t(g)));
-    if (tile.is_float()) tile.f = std::move(values);
+    if (tile.is_float())
+      tile.f = std::move(values);
     else
       for (size_t k = 0; k < values.size(); k++) tile.i[k] = int64_t(values[k]);
     args.emplace_back(std::move(tile));
@@ -57,8 +59,10 @@ sema::Numbers numbers_of(const ir::Function &f, const sema::CaseSpec &c) {
   for (const auto &[name, text] : f.bindings) {
     char *end = nullptr;
     double v = std::strtod(text.c_str(), &end);
-    if (text == "true" || text == "false") out.emplace(name, text == "true");
-    else if (!text.empty() && !*end) out.emplace(name, v);
+    if (text == "true" || text == "false")
+      out.emplace(name, text == "true");
+    else if (!text.empty() && !*end)
+      out.emplace(name, v);
   }
   return out;
 }
@@ -92,7 +96,8 @@ Result<LaunchData> make_data(sema::Program &program, const ast::Check *check, co
         if (in.name.text == p.name) input = &in;
     if (!p.type.is_tensor()) {
       if (input) { // a scalar by an expression
-        auto h = sema::build_input(program, *check, *input, numbers, args, {p.name, host_dtype(p.type.dtype), {}}, diags);
+        auto h =
+            sema::build_input(program, *check, *input, numbers, args, {p.name, host_dtype(p.type.dtype), {}}, diags);
         if (!h) return failure("input `{}` has errors", p.name);
         auto r = call(*h, values, stream_seed(seed, int64_t(i)), diags.sources());
         if (!r) return r.failed();
@@ -113,17 +118,19 @@ Result<LaunchData> make_data(sema::Program &program, const ast::Check *check, co
     if (p.mode == ir::ParamMode::Out) {
       poison(t);
     } else if (input) {
-      auto h = sema::build_input(program, *check, *input, numbers, args, {p.name, host_dtype(p.type.dtype), *shape}, diags);
+      auto h =
+          sema::build_input(program, *check, *input, numbers, args, {p.name, host_dtype(p.type.dtype), *shape}, diags);
       if (!h) return failure("input `{}` has errors", p.name);
       auto r = call(*h, values, stream_seed(seed, int64_t(i)), diags.sources());
       if (!r) return r.failed();
       const auto &tile = std::get<interp::Tile>((*r)[0]);
-      if (tile.is_float()) t.set_range(0, tile.f);
+      if (tile.is_float())
+        t.set_range(0, tile.f);
       else
         for (int64_t k = 0; k < t.count(); k++) t.set_int(k, tile.i[size_t(k)]);
     } else {
       std::vector<double> two = {0, 1}, small = {-8, 8}, coin = {0.5};
-      auto fill = is_float(p.type.dtype) ? make_fill(FillKind::Normal, two)
+      auto fill = is_float(p.type.dtype)  ? make_fill(FillKind::Normal, two)
                   : is_bool(p.type.dtype) ? make_fill(FillKind::Bernoulli, coin)
                                           : make_fill(FillKind::Integers, small);
       if (!fill) return fill.failed();
@@ -170,9 +177,12 @@ static Tolerance tolerance_of(const ast::Check &check, const std::string &name, 
       }
       double v = item.value->kind == ast::ExprKind::Float ? item.value->float_value : double(item.value->int_value);
       bool literal = item.value->kind == ast::ExprKind::Float || item.value->kind == ast::ExprKind::Int;
-      if (item.measure.text == "rms" && literal) out.rms = v;
-      else if (item.measure.text == "max" && literal) out.max_abs = v;
-      else diags.report(item.measure.loc, DiagKind::bad_check, "a tolerance is `rms NUMBER`, `max NUMBER` or `exact`");
+      if (item.measure.text == "rms" && literal)
+        out.rms = v;
+      else if (item.measure.text == "max" && literal)
+        out.max_abs = v;
+      else
+        diags.report(item.measure.loc, DiagKind::bad_check, "a tolerance is `rms NUMBER`, `max NUMBER` or `exact`");
     }
   }
   return out;
@@ -202,8 +212,10 @@ static CaseResult run_case(sema::Program &program, const ast::Function &kernel, 
   } else {
     auto compiled = compile_kernel(program, kernel, spec, o.compile, diags);
     if (!compiled) return fail(failure("the kernel has errors"));
-    if (o.executor == Executor::Emu) ran = run_emu(*compiled, *data, diags.sources(), o.emu, out.printed);
-    else ran = run_gpu(*o.device, *compiled, *data, diags.sources(), o.limit_seconds);
+    if (o.executor == Executor::Emu)
+      ran = run_emu(*compiled, *data, diags.sources(), o.emu, out.printed);
+    else
+      ran = run_gpu(*o.device, *compiled, *data, diags.sources(), o.limit_seconds);
   }
   if (!ran) return fail(ran.failed());
   std::vector<sema::HostArg> args;
@@ -230,14 +242,16 @@ static CaseResult run_case(sema::Program &program, const ast::Function &kernel, 
       size_t i = 0;
       while (i < typed->params.size() && typed->params[i].name != h->outputs[k]) i++;
       if (i == typed->params.size() || typed->params[i].mode == ir::ParamMode::In) {
-        diags.report(b.targets[k].loc, DiagKind::bad_check, fmt::format("`{}` is no output of `{}`", h->outputs[k], kernel.name.text));
+        diags.report(b.targets[k].loc, DiagKind::bad_check,
+                     fmt::format("`{}` is no output of `{}`", h->outputs[k], kernel.name.text));
         return fail(failure("the verify block has errors"));
       }
       if (!typed->params[i].present) continue;
       const auto &want = std::get<interp::Tile>((*r)[k]);
       const HostTensor &got = data->tensors[i];
       if (want.shape != got.shape)
-        return fail(failure("the reference of `{}` has shape {}, the tensor {}", h->outputs[k], ir::shape_str(want.shape), ir::shape_str(got.shape)));
+        return fail(failure("the reference of `{}` has shape {}, the tensor {}", h->outputs[k],
+                            ir::shape_str(want.shape), ir::shape_str(got.shape)));
       Tolerance tol = tolerance_of(check, h->outputs[k], got.dtype, diags);
       Comparison cmp;
       if (want.is_float()) {

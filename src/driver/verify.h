@@ -27,7 +27,8 @@ struct CaseResult {
   bool pass() const;
 };
 
-// Everything numeric that a case's expressions may use: its settings and the instance's compile-time integers and bools.
+// Everything numeric that a case's expressions may use: its settings and the instance's compile-time integers and
+// bools.
 sema::Numbers numbers_of(const ir::Function &f, const sema::CaseSpec &c);
 // The run-time sizes of the instance from the case; a missing one is an error.
 Status bind_sizes(const ir::Function &f, const sema::CaseSpec &c, LaunchData &data);

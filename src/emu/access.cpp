@@ -33,7 +33,8 @@ bool find_shared(Warp &w, int lane, uint64_t address, int64_t bytes, int64_t ali
   if (rank > 0) in = rank - 1 < b.cluster->blocks.size() ? b.cluster->blocks[size_t(rank - 1)].get() : nullptr;
   uint64_t generic = kSharedWindow + address;
   if (!in) {
-    w.error(ErrorKind::OutOfBounds, lane, generic, fmt::format("shared address {:#x} belongs to no CTA of the cluster", address));
+    w.error(ErrorKind::OutOfBounds, lane, generic,
+            fmt::format("shared address {:#x} belongs to no CTA of the cluster", address));
     return false;
   }
   bool inside = false;
@@ -42,7 +43,8 @@ bool find_shared(Warp &w, int lane, uint64_t address, int64_t bytes, int64_t ali
     inside |= int64_t(own) >= v.offset && int64_t(own) + bytes <= v.offset + size;
   }
   if (!inside) {
-    w.error(ErrorKind::OutOfBounds, lane, generic, fmt::format("access to {} bytes of shared memory: {}", bytes, near_shared(b, own)));
+    w.error(ErrorKind::OutOfBounds, lane, generic,
+            fmt::format("access to {} bytes of shared memory: {}", bytes, near_shared(b, own)));
     return false;
   }
   if (own % uint64_t(align)) {
@@ -58,10 +60,14 @@ Place find_place(Warp &w, int lane, Space space, uint64_t address, int64_t bytes
   const Grid &g = b.grid;
   uint64_t generic = address;
   if (space == Space::Generic) {
-    space = address < kSharedWindow ? Space::Global : address < kLocalWindow ? Space::SharedCluster
-            : address < kParamWindow                                         ? Space::Local
-                                                                             : Space::Param;
-    address -= space == Space::Global ? 0 : space == Space::SharedCluster ? kSharedWindow : space == Space::Local ? kLocalWindow : kParamWindow;
+    space = address < kSharedWindow  ? Space::Global
+            : address < kLocalWindow ? Space::SharedCluster
+            : address < kParamWindow ? Space::Local
+                                     : Space::Param;
+    address -= space == Space::Global          ? 0
+               : space == Space::SharedCluster ? kSharedWindow
+               : space == Space::Local         ? kLocalWindow
+                                               : kParamWindow;
   } else if (space == Space::Local) {
     generic += kLocalWindow;
   } else if (space == Space::Param) {
@@ -72,7 +78,8 @@ Place find_place(Warp &w, int lane, Space space, uint64_t address, int64_t bytes
     uint32_t own;
     Block *in;
     if (space == Space::Shared && address >> 24 && address >> 24 != uint64_t(b.rank) + 1) {
-      w.error(ErrorKind::OutOfBounds, lane, kSharedWindow + address, fmt::format("{:#x} is no address of the own CTA's shared memory", address));
+      w.error(ErrorKind::OutOfBounds, lane, kSharedWindow + address,
+              fmt::format("{:#x} is no address of the own CTA's shared memory", address));
       return {};
     }
     if (!find_shared(w, lane, address, bytes, align, in, own)) return {};
@@ -80,21 +87,25 @@ Place find_place(Warp &w, int lane, Space space, uint64_t address, int64_t bytes
   }
   if (address % uint64_t(align)) {
     w.error(ErrorKind::Misaligned, lane, generic,
-            fmt::format("{} of {} bytes: the {} address {:#x} must be a multiple of {}", verb(use), bytes, space_name(space), address, align));
+            fmt::format("{} of {} bytes: the {} address {:#x} must be a multiple of {}", verb(use), bytes,
+                        space_name(space), address, align));
     return {};
   }
   if (space == Space::Local) {
     int64_t size = g.program.local_bytes;
-    if (address + uint64_t(bytes) <= uint64_t(size) && address < uint64_t(size)) return {w.local + lane * size + address};
-    w.error(ErrorKind::OutOfBounds, lane, generic, fmt::format("{} of {} bytes of local memory at {:#x}, of {} bytes", verb(use), bytes, address, size));
+    if (address + uint64_t(bytes) <= uint64_t(size) && address < uint64_t(size))
+      return {w.local + lane * size + address};
+    w.error(ErrorKind::OutOfBounds, lane, generic,
+            fmt::format("{} of {} bytes of local memory at {:#x}, of {} bytes", verb(use), bytes, address, size));
     return {};
   }
   if (space == Space::Param) {
     const std::vector<uint8_t> &params = g.launch.params;
     if (use == Use::Read && address < params.size() && address + uint64_t(bytes) <= params.size())
       return {const_cast<uint8_t *>(params.data()) + address};
-    w.error(use == Use::Read ? ErrorKind::OutOfBounds : ErrorKind::ReadOnly, lane, generic,
-            fmt::format("{} of {} bytes of the parameters at {}, of {} bytes", verb(use), bytes, address, params.size()));
+    w.error(
+        use == Use::Read ? ErrorKind::OutOfBounds : ErrorKind::ReadOnly, lane, generic,
+        fmt::format("{} of {} bytes of the parameters at {}, of {} bytes", verb(use), bytes, address, params.size()));
     return {};
   }
   Allocation *a = w.last_allocation;
@@ -105,12 +116,14 @@ Place find_place(Warp &w, int lane, Space space, uint64_t address, int64_t bytes
     w.error(ErrorKind::OutOfBounds, lane, address,
             fmt::format("{} of {} bytes of {} memory at {:#x}: {}", verb(use), bytes, space_name(space), address,
                         a && !(space == Space::Const && !a->constant)
-                            ? fmt::format("reaches {} bytes past the end of {} ({} bytes)", address + uint64_t(bytes) - bad, a->name, a->bytes)
+                            ? fmt::format("reaches {} bytes past the end of {} ({} bytes)",
+                                          address + uint64_t(bytes) - bad, a->name, a->bytes)
                             : g.memory.describe(address)));
     return {};
   }
   if (use != Use::Read && (a->readonly || a->constant)) {
-    w.error(ErrorKind::ReadOnly, lane, address, fmt::format("{} of {} bytes of {}, which is read-only", verb(use), bytes, a->name));
+    w.error(ErrorKind::ReadOnly, lane, address,
+            fmt::format("{} of {} bytes of {}, which is read-only", verb(use), bytes, a->name));
     return {};
   }
   p.bytes = a->host + (address - a->address);
@@ -136,7 +149,9 @@ void report_conflict(Warp &w, int lane, AccessKind kind, Block &in, const Shadow
   uint32_t address = uint32_t(c.offset);
   std::string where = near_shared(in, address);
   const Access &o = c.other;
-  std::string other = o.lanes ? fmt::format("warp {} lane {} at {}", o.warp % in.grid.warps, first_lane(o.lanes), line_of(in, o.pc)) : "";
+  std::string other =
+      o.lanes ? fmt::format("warp {} lane {} at {}", o.warp % in.grid.warps, first_lane(o.lanes), line_of(in, o.pc))
+              : "";
   bool reads = kind == AccessKind::Read || kind == AccessKind::AsyncRead;
   bool other_reads = o.kind == AccessKind::Read || o.kind == AccessKind::AsyncRead;
   std::string_view what = reads ? "read" : kind == AccessKind::Barrier ? "mbarrier access" : "write";
@@ -151,24 +166,28 @@ void report_conflict(Warp &w, int lane, AccessKind kind, Block &in, const Shadow
   case Shadow::Fault::Race: {
     bool same_warp = o.warp == uint32_t(w.block->clock_index(w)) && o.lanes != 0;
     text = fmt::format("{} of {} is not ordered after the {} by {}: {} between them", what, where,
-                       o.kind == AccessKind::BarrierInit ? "mbarrier.init" : other_reads ? "read" : "write", other,
-                       same_warp ? "no bar.warp.sync" : "no barrier");
+                       o.kind == AccessKind::BarrierInit ? "mbarrier.init"
+                       : other_reads                     ? "read"
+                                                         : "write",
+                       other, same_warp ? "no bar.warp.sync" : "no barrier");
     break;
   }
   case Shadow::Fault::InFlight:
     error = ErrorKind::InFlight;
-    text = fmt::format("{} of {}, which the copy issued by {} may still {}: nothing here waits for its completion", what,
-                       where, other, other_reads ? "read" : "write");
+    text = fmt::format("{} of {}, which the copy issued by {} may still {}: nothing here waits for its completion",
+                       what, where, other, other_reads ? "read" : "write");
     break;
   case Shadow::Fault::ProxyFence:
     error = ErrorKind::ProxyFence;
-    text = fmt::format("asynchronous {} of {} after a generic {} by {} without fence.proxy.async between them", what, where,
-                       other_reads ? "read" : "write", other);
+    text = fmt::format("asynchronous {} of {} after a generic {} by {} without fence.proxy.async between them", what,
+                       where, other_reads ? "read" : "write", other);
     break;
   case Shadow::Fault::Object:
     error = ErrorKind::MbarrierMisuse;
     text = kind == AccessKind::BarrierInit
-               ? fmt::format("mbarrier.init of {}, where an mbarrier initialised by {} still lives (mbarrier.inval is missing)", where, other)
+               ? fmt::format(
+                     "mbarrier.init of {}, where an mbarrier initialised by {} still lives (mbarrier.inval is missing)",
+                     where, other)
                : fmt::format("ordinary {} of {}, where an mbarrier lives", what, where);
     break;
   case Shadow::Fault::NoObject:
@@ -215,8 +234,10 @@ void strong_read(Warp &w, int lane, uint64_t key, bool acquire) {
   auto at = c.sync_views.find(key);
   if (at == c.sync_views.end()) return;
   int32_t warp = w.block->clock_index(w);
-  if (acquire) c.clocks.acquire(warp, uint32_t(1) << lane, w.live, at->second);
-  else c.clocks.note_relaxed(warp, lane, at->second);
+  if (acquire)
+    c.clocks.acquire(warp, uint32_t(1) << lane, w.live, at->second);
+  else
+    c.clocks.note_relaxed(warp, lane, at->second);
 }
 
 void strong_write(Warp &w, int lane, uint64_t key, bool release, bool read_modify_write) {

@@ -13,10 +13,11 @@ struct Place {
   Allocation *global = nullptr;
 };
 
-// Finds `bytes` bytes at the address for the lane of w, and reports if they are out of bounds, misaligned to `align` or not
-// writable. Space::Param is the kernel's parameters. Generic addresses may lie in any space.
+// Finds `bytes` bytes at the address for the lane of w, and reports if they are out of bounds, misaligned to `align` or
+// not writable. Space::Param is the kernel's parameters. Generic addresses may lie in any space.
 Place find_place(Warp &w, int lane, Space space, uint64_t address, int64_t bytes, int64_t align, Use use);
-// Only bounds and alignment of shared memory: the CTA of a shared::cluster address in `in`, the rest as its own address.
+// Only bounds and alignment of shared memory: the CTA of a shared::cluster address in `in`, the rest as its own
+// address.
 bool find_shared(Warp &w, int lane, uint64_t address, int64_t bytes, int64_t align, Block *&in, uint32_t &own);
 // Checks and updates the allocation's record of bytes written.
 void note_global(Warp &w, int lane, const Place &place, int64_t bytes, Use use);

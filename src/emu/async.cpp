@@ -38,15 +38,18 @@ void check_phase(Block &block, uint32_t address, Mbarrier &m) {
 Mbarrier *find_mbarrier(Block &block, uint32_t address, Warp &warp, int lane) {
   auto at = block.mbarriers.find(address);
   if (at != block.mbarriers.end()) return &at->second;
-  warp.error(ErrorKind::MbarrierMisuse, lane, kSharedWindow + address, fmt::format("no mbarrier has been initialised at {:#x}", address));
+  warp.error(ErrorKind::MbarrierMisuse, lane, kSharedWindow + address,
+             fmt::format("no mbarrier has been initialised at {:#x}", address));
   return nullptr;
 }
 
 bool mbarrier_arrive(Block &block, uint32_t address, Mbarrier &m, int64_t count, Warp &warp, int lane) {
   if (count < 1 || count > kMostArrivals || count > m.pending) {
-    std::string why = m.pending ? fmt::format("only {} of {} arrivals are missing", m.pending, m.expected)
-                                : fmt::format("all {} arrivals have come and the phase waits for {} bytes", m.expected, m.tx);
-    warp.error(ErrorKind::MbarrierMisuse, lane, kSharedWindow + address, fmt::format("{} arrivals at the mbarrier at {:#x}, but in phase {} {}", count, address, m.phase, why));
+    std::string why = m.pending
+                          ? fmt::format("only {} of {} arrivals are missing", m.pending, m.expected)
+                          : fmt::format("all {} arrivals have come and the phase waits for {} bytes", m.expected, m.tx);
+    warp.error(ErrorKind::MbarrierMisuse, lane, kSharedWindow + address,
+               fmt::format("{} arrivals at the mbarrier at {:#x}, but in phase {} {}", count, address, m.phase, why));
     return false;
   }
   m.pending -= count;
@@ -60,7 +63,8 @@ bool mbarrier_add_tx(Block &block, uint32_t address, Mbarrier &m, int64_t bytes,
   block.cluster->progress++;
   if (m.tx > kMostArrivals || m.tx < -kMostArrivals) {
     warp.error(ErrorKind::MbarrierMisuse, lane, kSharedWindow + address,
-               fmt::format("the transaction count of the mbarrier at {:#x} becomes {} in phase {}, beyond +-(2^20 - 1)", address, m.tx, m.phase));
+               fmt::format("the transaction count of the mbarrier at {:#x} becomes {} in phase {}, beyond +-(2^20 - 1)",
+                           address, m.tx, m.phase));
     return false;
   }
   check_phase(block, address, m);
@@ -96,8 +100,10 @@ void Async::complete(Cluster &cluster, size_t k) {
     if (!c.was_read) c.read();
     return c.write();
   }
-  if (c.kind == Copy::Kind::ArriveCopies) complete_small(warp * 32 + c.lane, c.stamp);
-  else c.write();
+  if (c.kind == Copy::Kind::ArriveCopies)
+    complete_small(warp * 32 + c.lane, c.stamp);
+  else
+    c.write();
   Mbarrier *m = find_mbarrier(*c.barrier_block, c.barrier, *c.warp, c.lane);
   if (!m) return;
   if (c.kind == Copy::Kind::ArriveCopies) {
@@ -149,7 +155,8 @@ void Async::step(Cluster &cluster) {
 void Async::complete_bulk(int32_t thread, uint32_t stamp, bool read_only) {
   for (size_t k = 0; k < copies_.size();) {
     Copy &c = copies_[k];
-    bool mine = c.kind == Copy::Kind::FromShared && c.warp->block->clock_index(*c.warp) * 32 + c.lane == thread && c.stamp <= stamp;
+    bool mine = c.kind == Copy::Kind::FromShared && c.warp->block->clock_index(*c.warp) * 32 + c.lane == thread &&
+                c.stamp <= stamp;
     if (mine && !c.was_read) c.read(), c.was_read = true;
     if (!mine || read_only) {
       k++;
@@ -177,15 +184,20 @@ void check_copies_at_exit(Cluster &cluster) {
     int32_t warp = thread / 32, lane = thread % 32;
     Warp &w = *cluster.all_warps[size_t(warp)];
     if (known(cluster.clocks.component(Clocks::kCopies, warp, lane)) < copies.small.issued)
-      report(w, lane, 0, "the block ends while cp.async copies of this thread may be in flight: nothing waits for them");
+      report(w, lane, 0,
+             "the block ends while cp.async copies of this thread may be in flight: nothing waits for them");
     if (known(cluster.clocks.component(Clocks::kBulk, warp, lane)) < copies.bulk.issued)
-      report(w, lane, 0, "the block ends while bulk copies of this thread may still read shared memory: cp.async.bulk.wait_group is missing");
+      report(w, lane, 0,
+             "the block ends while bulk copies of this thread may still read shared memory: cp.async.bulk.wait_group "
+             "is missing");
   }
   for (const auto &b : cluster.blocks)
     for (const auto &[address, m] : b->mbarriers) {
       if (known(m.stream) < m.issued)
         report(b->warps[0], -1, generic_shared(*b, address),
-               fmt::format("the block ends while copies that complete on the mbarrier at {:#x} may be in flight: no thread waits for them", address));
+               fmt::format("the block ends while copies that complete on the mbarrier at {:#x} may be in flight: no "
+                           "thread waits for them",
+                           address));
       else if (m.tx != 0)
         report(b->warps[0], -1, generic_shared(*b, address),
                fmt::format("the block ends while the mbarrier at {:#x} expects {} more bytes", address, m.tx));

@@ -1,10 +1,10 @@
 // Asynchronous copies in flight, and the mbarrier state machine.
 //
 // A copy is issued by a thread, moves its bytes at a moment that the policy chooses, and is complete for a thread only
-// when that thread has learnt of it: through cp.async.wait_group, cp.async.bulk.wait_group or a completed mbarrier phase.
-// In terms of clocks.h a copy's accesses are stamped in a stream: one of the issuing thread for each kind of group, one of
-// the mbarrier for copies that complete on it. Stamps count the copies of a stream; a stream is complete up to a stamp
-// when all copies up to it are.
+// when that thread has learnt of it: through cp.async.wait_group, cp.async.bulk.wait_group or a completed mbarrier
+// phase. In terms of clocks.h a copy's accesses are stamped in a stream: one of the issuing thread for each kind of
+// group, one of the mbarrier for copies that complete on it. Stamps count the copies of a stream; a stream is complete
+// up to a stamp when all copies up to it are.
 #pragma once
 #include "emu/clocks.h"
 #include <cstdint>
@@ -53,16 +53,16 @@ struct Copy {
   std::function<void()> read;  // FromShared: takes the source bytes
   std::function<void()> write; // the rest
   bool was_read = false;
-  uint32_t stamp = 0;             // in the stream of the mbarrier (ToShared), of the thread's bulk copies (FromShared), of
-                                  // its cp.asyncs that come first (ArriveCopies)
+  uint32_t stamp = 0; // in the stream of the mbarrier (ToShared), of the thread's bulk copies (FromShared), of
+                      // its cp.asyncs that come first (ArriveCopies)
   Block *barrier_block = nullptr; // ToShared: complete_tx there; ArriveCopies: arrive there
   uint32_t barrier = 0;
   int64_t tx = 0;
 };
 
 struct CopyGroups {
-  uint32_t issued = 0;              // stamp of the last copy
-  std::deque<uint32_t> group_ends;  // stamps of the groups that may be pending
+  uint32_t issued = 0;             // stamp of the last copy
+  std::deque<uint32_t> group_ends; // stamps of the groups that may be pending
 };
 struct ThreadCopies {
   CopyGroups small, bulk;
@@ -87,7 +87,7 @@ public:
 
 private:
   void complete(Cluster &cluster, size_t k);
-  std::vector<Copy> copies_; // in order of issue
+  std::vector<Copy> copies_;                // in order of issue
   std::map<int32_t, ThreadCopies> threads_; // by clock warp * 32 + lane
   int64_t small_pending_ = 0;
 };

@@ -114,8 +114,10 @@ void Block::start_warp(Warp &w) {
       case Special::TotalSharedSize: value = p.info.static_shared + launch.dynamic_shared; break;
       case Special::DynamicSharedSize: value = launch.dynamic_shared; break;
       }
-      if (s.bytes == 4) w.row<uint32_t>(s.row)[lane] = uint32_t(value);
-      else w.row<uint64_t>(s.row)[lane] = uint64_t(value);
+      if (s.bytes == 4)
+        w.row<uint32_t>(s.row)[lane] = uint32_t(value);
+      else
+        w.row<uint64_t>(s.row)[lane] = uint64_t(value);
     }
   }
 }
@@ -203,7 +205,8 @@ Cluster::State Cluster::run(bool may_pause) {
     w->run(std::min(quantum, left));
     used += b.instructions - before;
     bool turn_over = w->runnable() && quantum > 64; // it has used up its quantum: spinning, perhaps on another warp
-    if (turn_over) last_ = (last_ + (grid.options.policy == Policy::Reverse ? all_warps.size() - 1 : 1)) % all_warps.size();
+    if (turn_over)
+      last_ = (last_ + (grid.options.policy == Policy::Reverse ? all_warps.size() - 1 : 1)) % all_warps.size();
     if (b.instructions >= budget && !b.stopped && !b.exited())
       w->error(ErrorKind::Budget, first_lane(w->live | 1u << 31), 0,
                fmt::format("the block has executed {} warp instructions and has not ended", b.instructions));

@@ -76,7 +76,7 @@ struct Cluster {
   Random random;
   std::vector<std::unique_ptr<Block>> blocks;
   Async async;
-  View exit_view;        // of all threads that have exited
+  View exit_view;                      // of all threads that have exited
   std::map<uint64_t, View> sync_views; // what strong stores and atomics released, by generic address
   // barrier.cluster
   uint32_t cluster_generation = 0; // completed barriers

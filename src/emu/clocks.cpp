@@ -58,7 +58,8 @@ void Clocks::acquire(int32_t warp, uint32_t lanes, uint32_t live, const View &fr
   WarpClock &w = warps_[size_t(warp)];
   if ((live & ~lanes) == 0) {
     w.common.join(from);
-    if (w.any_extra) each(live, [&](int lane) {
+    if (w.any_extra)
+      each(live, [&](int lane) {
         if (w.extra[size_t(lane)]) w.extra[size_t(lane)]->join(from);
       });
     return;

@@ -70,7 +70,7 @@ public:
 
 private:
   struct Relaxed {
-    View released;  // at the last fence
+    View released;   // at the last fence
     View to_acquire; // seen by relaxed reads, acquired at the next fence
     bool has_released = false;
   };

@@ -15,7 +15,8 @@ struct Completion {
 };
 bool find_completion(Warp &w, int lane, Space space, uint64_t address, Completion &c);
 // Tells the shadow of an access of an asynchronous copy and reports its conflict.
-void note_copy(Warp &w, int lane, AccessKind kind, Block &in, uint32_t address, int64_t bytes, uint32_t stream, uint32_t stamp);
+void note_copy(Warp &w, int lane, AccessKind kind, Block &in, uint32_t address, int64_t bytes, uint32_t stream,
+               uint32_t stamp);
 // The mbarrier's `issued` is the copy's stamp and has been counted.
 void issue_to_shared(Warp &w, int lane, const Completion &c, int64_t bytes, std::function<void()> write);
 void issue_from_shared(Warp &w, int lane, uint32_t stamp, std::function<void()> read, std::function<void()> write);

@@ -37,8 +37,8 @@ int64_t align_up(int64_t x, int64_t align) { return (x + align - 1) / align * al
 void Decoder::report(std::string message) {
   if (failed_) return;
   failed_ = true;
-  errors_.push_back({inst_ ? inst_->line : function_->line,
-                     inst_ ? fmt::format("{}: `{}`", message, inst_->opcode) : message});
+  errors_.push_back(
+      {inst_ ? inst_->line : function_->line, inst_ ? fmt::format("{}: `{}`", message, inst_->opcode) : message});
 }
 
 void Decoder::unsupported() { fail("not in the supported subset"); }
@@ -152,7 +152,8 @@ uint32_t Decoder::source(const PtxOperand &o, Type t, bool wider) {
     return constant(value, (bits + 7) / 8);
   }
   case PtxOperand::Kind::Float32:
-    if (t == Type::F64 || bits == 64) return constant(std::bit_cast<uint64_t>(double(std::bit_cast<float>(uint32_t(o.bits)))), 8);
+    if (t == Type::F64 || bits == 64)
+      return constant(std::bit_cast<uint64_t>(double(std::bit_cast<float>(uint32_t(o.bits)))), 8);
     if (bits != 32) fail("a 32-bit literal where the instruction needs {} bits", bits);
     return constant(o.bits, 4);
   case PtxOperand::Kind::Float64:
@@ -245,22 +246,44 @@ uint32_t Decoder::special_row(Special s, int bytes) {
 
 std::optional<Special> Decoder::special_register(std::string_view name) const {
   static const std::unordered_map<std::string_view, Special> table = {
-      {"%tid.x", Special::TidX}, {"%tid.y", Special::TidY}, {"%tid.z", Special::TidZ},
-      {"%ntid.x", Special::NtidX}, {"%ntid.y", Special::NtidY}, {"%ntid.z", Special::NtidZ},
-      {"%ctaid.x", Special::CtaidX}, {"%ctaid.y", Special::CtaidY}, {"%ctaid.z", Special::CtaidZ},
-      {"%nctaid.x", Special::NctaidX}, {"%nctaid.y", Special::NctaidY}, {"%nctaid.z", Special::NctaidZ},
-      {"%laneid", Special::LaneId}, {"%warpid", Special::WarpId}, {"%nwarpid", Special::NwarpId},
-      {"%smid", Special::SmId}, {"%nsmid", Special::NsmId}, {"%gridid", Special::GridId},
-      {"%lanemask_eq", Special::LaneMaskEq}, {"%lanemask_le", Special::LaneMaskLe},
-      {"%lanemask_lt", Special::LaneMaskLt}, {"%lanemask_ge", Special::LaneMaskGe},
-      {"%lanemask_gt", Special::LaneMaskGt}, {"%clusterid.x", Special::ClusterIdX},
-      {"%clusterid.y", Special::ClusterIdY}, {"%clusterid.z", Special::ClusterIdZ},
-      {"%nclusterid.x", Special::NclusterIdX}, {"%nclusterid.y", Special::NclusterIdY},
-      {"%nclusterid.z", Special::NclusterIdZ}, {"%cluster_ctaid.x", Special::ClusterCtaidX},
-      {"%cluster_ctaid.y", Special::ClusterCtaidY}, {"%cluster_ctaid.z", Special::ClusterCtaidZ},
-      {"%cluster_nctaid.x", Special::ClusterNctaidX}, {"%cluster_nctaid.y", Special::ClusterNctaidY},
-      {"%cluster_nctaid.z", Special::ClusterNctaidZ}, {"%cluster_ctarank", Special::ClusterCtaRank},
-      {"%cluster_nctarank", Special::ClusterNctaRank}, {"%total_smem_size", Special::TotalSharedSize},
+      {"%tid.x", Special::TidX},
+      {"%tid.y", Special::TidY},
+      {"%tid.z", Special::TidZ},
+      {"%ntid.x", Special::NtidX},
+      {"%ntid.y", Special::NtidY},
+      {"%ntid.z", Special::NtidZ},
+      {"%ctaid.x", Special::CtaidX},
+      {"%ctaid.y", Special::CtaidY},
+      {"%ctaid.z", Special::CtaidZ},
+      {"%nctaid.x", Special::NctaidX},
+      {"%nctaid.y", Special::NctaidY},
+      {"%nctaid.z", Special::NctaidZ},
+      {"%laneid", Special::LaneId},
+      {"%warpid", Special::WarpId},
+      {"%nwarpid", Special::NwarpId},
+      {"%smid", Special::SmId},
+      {"%nsmid", Special::NsmId},
+      {"%gridid", Special::GridId},
+      {"%lanemask_eq", Special::LaneMaskEq},
+      {"%lanemask_le", Special::LaneMaskLe},
+      {"%lanemask_lt", Special::LaneMaskLt},
+      {"%lanemask_ge", Special::LaneMaskGe},
+      {"%lanemask_gt", Special::LaneMaskGt},
+      {"%clusterid.x", Special::ClusterIdX},
+      {"%clusterid.y", Special::ClusterIdY},
+      {"%clusterid.z", Special::ClusterIdZ},
+      {"%nclusterid.x", Special::NclusterIdX},
+      {"%nclusterid.y", Special::NclusterIdY},
+      {"%nclusterid.z", Special::NclusterIdZ},
+      {"%cluster_ctaid.x", Special::ClusterCtaidX},
+      {"%cluster_ctaid.y", Special::ClusterCtaidY},
+      {"%cluster_ctaid.z", Special::ClusterCtaidZ},
+      {"%cluster_nctaid.x", Special::ClusterNctaidX},
+      {"%cluster_nctaid.y", Special::ClusterNctaidY},
+      {"%cluster_nctaid.z", Special::ClusterNctaidZ},
+      {"%cluster_ctarank", Special::ClusterCtaRank},
+      {"%cluster_nctarank", Special::ClusterNctaRank},
+      {"%total_smem_size", Special::TotalSharedSize},
       {"%dynamic_smem_size", Special::DynamicSharedSize},
   };
   auto at = table.find(name);
@@ -346,7 +369,8 @@ Decoder::Address Decoder::address(const PtxOperand &o, Space space) {
                  (space == Space::Param && s.is_local_param);
   bool global_generic = space == Space::Generic && (s.space == Space::Global || s.space == Space::Const);
   if (!failed_ && !matches && !global_generic)
-    fail("`{}` lies in {} memory, the instruction accesses {} memory", base.name, space_name(s.space), space_name(space));
+    fail("`{}` lies in {} memory, the instruction accesses {} memory", base.name, space_name(s.space),
+         space_name(space));
   a.is_local_param = s.is_local_param;
   a.row = failed_ ? 0 : source(plain, Type::B64);
   return a;
@@ -429,7 +453,8 @@ void Decoder::function(const PtxFunction &f) {
   fixups_.clear();
   local_vars_.clear();
   for (const PtxVar &v : f.vars)
-    if (v.space == Space::Local || v.space == Space::Param) local_vars_[{v.scope, v.name}] = place_local(v.bytes, v.align);
+    if (v.space == Space::Local || v.space == Space::Param)
+      local_vars_[{v.scope, v.name}] = place_local(v.bytes, v.align);
   for (const PtxInst &inst : f.code) instruction(inst);
   // Control that runs off the end returns.
   PtxInst end;
@@ -443,8 +468,10 @@ void Decoder::function(const PtxFunction &f) {
       continue;
     }
     target += first_pc_;
-    if (fix.table >= 0) program_.branch_tables[size_t(fix.table)].push_back(target);
-    else program_.code[size_t(fix.pc)].target = target;
+    if (fix.table >= 0)
+      program_.branch_tables[size_t(fix.table)].push_back(target);
+    else
+      program_.code[size_t(fix.pc)].target = target;
   }
   if (errors_.empty()) find_meeting_points(program_, first_pc_, int32_t(program_.code.size()), f.entry);
 }
@@ -519,8 +546,10 @@ void Decoder::instruction(const PtxInst &inst) {
   for (auto at = begin; at != end; ++at)
     if (!entry && at->second.accepts(first.value_or(Type::Pred))) entry = &at->second;
   if (!entry) {
-    if (begin == end) fail("unknown instruction");
-    else unsupported();
+    if (begin == end)
+      fail("unknown instruction");
+    else
+      unsupported();
     return;
   }
   if (inst.guard >= 0) {

@@ -1,6 +1,6 @@
-// From the tree of the parser to Inst. Each instruction family registers one function per opcode root (`add`, `ld`, ...);
-// it consumes the modifiers that it knows, fetches its operands and chooses a handler. A modifier left over, a wrong
-// operand count or width, or an unknown root is an error that names the instruction.
+// From the tree of the parser to Inst. Each instruction family registers one function per opcode root (`add`, `ld`,
+// ...); it consumes the modifiers that it knows, fetches its operands and chooses a handler. A modifier left over, a
+// wrong operand count or width, or an unknown root is an error that names the instruction.
 //
 // After the first failure of an instruction every call returns a harmless default, so the functions need no checks.
 #pragma once
@@ -25,14 +25,14 @@ public:
   }
   bool failed() const { return failed_; }
 
-  bool take(std::string_view modifier);          // consumes it if present
-  std::string_view take_any(std::initializer_list<std::string_view> modifiers); // the one present, or ""
+  bool take(std::string_view modifier);                                           // consumes it if present
+  std::string_view take_any(std::initializer_list<std::string_view> modifiers);   // the one present, or ""
   std::string_view take_first(std::initializer_list<std::string_view> modifiers); // the one that stands first
   std::string_view take_prefixed(std::string_view prefix); // the first modifier that begins so, or ""
   bool has(std::string_view modifier) const;
-  Type take_type();                              // the first modifier that is a type
+  Type take_type(); // the first modifier that is a type
   std::optional<Type> maybe_type();
-  void unsupported();                            // "not in the supported subset"
+  void unsupported(); // "not in the supported subset"
 
   int64_t operand_count() const { return int64_t(inst_->operands.size()); }
   void need_operands(int64_t count) { need_operands(count, count); }
@@ -111,7 +111,7 @@ private:
   const PtxFunction *function_ = nullptr;
   const PtxInst *inst_ = nullptr;
   bool failed_ = false;
-  int32_t first_pc_ = 0; // of the current function
+  int32_t first_pc_ = 0;                    // of the current function
   std::vector<std::string_view> modifiers_; // of the current instruction; a consumed one is ""
   std::vector<int64_t> rows_;               // of the registers of the current function; -1 = not placed yet
   std::vector<Fixup> fixups_;
@@ -123,12 +123,12 @@ private:
   std::map<int, uint32_t> scratch_rows_;
   int32_t scratch_predicate_ = -1;
   std::map<std::string_view, FunctionFrame> frames_;
-  std::map<std::string_view, int32_t> entries_;                    // decoded functions: first instruction
+  std::map<std::string_view, int32_t> entries_;                // decoded functions: first instruction
   std::vector<std::pair<int32_t, const PtxFunction *>> calls_; // instructions whose target is a function
 };
 
-// Several families may share a root (`add`): the first whose `accepts` is true of the first type modifier (Type::Pred if
-// there is none) gets the instruction.
+// Several families may share a root (`add`): the first whose `accepts` is true of the first type modifier (Type::Pred
+// if there is none) gets the instruction.
 struct DecodeEntry {
   std::string_view root;
   void (*decode)(Decoder &);
@@ -140,8 +140,12 @@ inline bool scalar_integer_type(Type t) {
   return (c == TypeClass::Signed || c == TypeClass::Unsigned) && t != Type::U16x2 && t != Type::S16x2;
 }
 inline bool wide_float_type(Type t) { return t == Type::F32 || t == Type::F64; }
-inline bool small_float_type(Type t) { return t == Type::F16 || t == Type::BF16 || t == Type::F16x2 || t == Type::BF16x2; }
-inline bool packed_type(Type t) { return small_float_type(t) || t == Type::F32x2 || t == Type::U16x2 || t == Type::S16x2; }
+inline bool small_float_type(Type t) {
+  return t == Type::F16 || t == Type::BF16 || t == Type::F16x2 || t == Type::BF16x2;
+}
+inline bool packed_type(Type t) {
+  return small_float_type(t) || t == Type::F32x2 || t == Type::U16x2 || t == Type::S16x2;
+}
 inline bool bits_type(Type t) { return type_class(t) == TypeClass::Bits || t == Type::Pred; }
 
 using DecodeTable = std::vector<DecodeEntry>;

@@ -13,7 +13,8 @@ std::optional<AtomicOp> parse_atomic_op(std::string_view name) {
 
 bool atomic_fits(AtomicOp op, Type t) {
   TypeClass c = type_class(t);
-  bool integer = (c == TypeClass::Signed || c == TypeClass::Unsigned) && (type_bits(t) == 32 || type_bits(t) == 64) && t != Type::U16x2 && t != Type::S16x2;
+  bool integer = (c == TypeClass::Signed || c == TypeClass::Unsigned) && (type_bits(t) == 32 || type_bits(t) == 64) &&
+                 t != Type::U16x2 && t != Type::S16x2;
   bool small_float = t == Type::F16 || t == Type::BF16 || t == Type::F16x2 || t == Type::BF16x2;
   switch (op) {
   case AtomicOp::Add: return integer || small_float || t == Type::F32 || t == Type::F64;

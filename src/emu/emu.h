@@ -73,11 +73,11 @@ enum class Policy : uint8_t {
 struct Options {
   uint64_t seed = 0;
   Policy policy = Policy::Eager;
-  int threads = 0;                                       // host threads; 0 = all
-  int64_t instruction_budget = int64_t(1) << 32;         // warp instructions a block
-  bool check_shared = true;                              // races, uninitialised bytes, in-flight bytes
-  bool fence_before_overwrite = true;                    // generic read, then asynchronous write, needs a proxy fence
-  int64_t shared_limit = 227 * 1024;                     // static + dynamic bytes a block
+  int threads = 0;                               // host threads; 0 = all
+  int64_t instruction_budget = int64_t(1) << 32; // warp instructions a block
+  bool check_shared = true;                      // races, uninitialised bytes, in-flight bytes
+  bool fence_before_overwrite = true;            // generic read, then asynchronous write, needs a proxy fence
+  int64_t shared_limit = 227 * 1024;             // static + dynamic bytes a block
 };
 
 enum class ErrorKind : uint8_t {
@@ -102,9 +102,9 @@ struct Error {
 std::string to_string(const Error &error);
 
 struct Report {
-  std::vector<Error> errors;  // of the first block (in launch order) that has any, in order of detection
-  int64_t instructions = 0;   // warp instructions executed
-  std::string printed;        // output of vprintf, block by block
+  std::vector<Error> errors; // of the first block (in launch order) that has any, in order of detection
+  int64_t instructions = 0;  // warp instructions executed
+  std::string printed;       // output of vprintf, block by block
   bool ok() const { return errors.empty(); }
 };
 // Runs the whole grid. Blocks after the first one with an error may or may not have run.

@@ -1,9 +1,10 @@
-// Execution state: a grid, its blocks, their warps. A warp runs one split (lanes that share a program counter) at a time.
+// Execution state: a grid, its blocks, their warps. A warp runs one split (lanes that share a program counter) at a
+// time.
 //
 // Divergence: a branch whose lanes disagree opens a Reconvergence at the branch's immediate post-dominator; each side
 // becomes a split and waits there for the others. That is as converged as a GPU can be expected to be, so an .aligned
-// instruction reached by fewer lanes than the warp has left is an error. Progress does not depend on it: when nothing else
-// can run, lanes that wait for reconvergence go on without the others, as independent thread scheduling allows.
+// instruction reached by fewer lanes than the warp has left is an error. Progress does not depend on it: when nothing
+// else can run, lanes that wait for reconvergence go on without the others, as independent thread scheduling allows.
 #pragma once
 #include "emu/clocks.h"
 #include "emu/module.h"
@@ -22,7 +23,7 @@ struct Grid {
   Memory &memory;
   const Launch &launch;
   const Options &options;
-  std::vector<uint64_t> symbols; // addresses of Program::symbols
+  std::vector<uint64_t> symbols;  // addresses of Program::symbols
   int64_t threads = 0, warps = 0; // a block
   bool parallel = false;          // several host threads run blocks at once
 };
@@ -43,9 +44,9 @@ struct Split {
   int32_t pc = 0;
   int32_t reconvergence = -1, frame = -1;
   Waiting waiting = Waiting::No;
-  uint32_t lanes = 0;  // of mask that execute the instruction waited at (its guard)
-  uint32_t object = 0; // barrier id, or the address of the mbarrier
-  uint64_t phase = 0;  // Mbarrier: completes when that phase has
+  uint32_t lanes = 0;   // of mask that execute the instruction waited at (its guard)
+  uint32_t object = 0;  // barrier id, or the address of the mbarrier
+  uint64_t phase = 0;   // Mbarrier: completes when that phase has
   bool not_yet = false; // the poll waited for is to be answered with false
 };
 
@@ -55,17 +56,17 @@ struct Warp {
   uint32_t *preds = nullptr;
   uint8_t *local = nullptr; // lane-major, Program::local_bytes each
   int32_t index = 0;
-  uint32_t present = 0; // lanes with a thread
-  uint32_t live = 0;    // lanes that have not exited
-  uint32_t carry = 0;   // CC.CF by lane
+  uint32_t present = 0;            // lanes with a thread
+  uint32_t live = 0;               // lanes that have not exited
+  uint32_t carry = 0;              // CC.CF by lane
   uint32_t cluster_arrived = 0;    // lanes that have arrived in the current generation of barrier.cluster
   uint32_t cluster_pending = 0;    // lanes that have arrived and not waited yet
   uint32_t cluster_generation = 0; // in which they arrived
 
   // The running split.
   uint32_t active = 0;
-  int32_t pc = 0;               // of the next instruction
-  int32_t at = 0;               // of the instruction being executed
+  int32_t pc = 0; // of the next instruction
+  int32_t at = 0; // of the instruction being executed
   int32_t reconvergence = -1, reconverge_pc = -1, frame = -1;
   bool not_yet = false;   // Split::not_yet of the running split, until its poll is executed again
   bool scattered = false; // reconvergence was given up, and the lanes have not been together since
@@ -75,8 +76,8 @@ struct Warp {
   std::vector<Reconvergence> reconvergences;
   std::vector<Frame> frames;
   Allocation *last_allocation = nullptr; // of global memory, to find the next access faster
-  int64_t executed = 0; // instructions of this warp
-  int64_t quantum = 0;  // instructions left of this turn
+  int64_t executed = 0;                  // instructions of this warp
+  int64_t quantum = 0;                   // instructions left of this turn
 
   // Strong loads and atomics that give the same values again and again are polls: the warp waits for somebody.
   std::vector<std::pair<int32_t, uint64_t>> polled; // instruction -> hash of what it last gave
@@ -86,8 +87,8 @@ struct Warp {
   template <typename T> T *row(uint32_t at) { return reinterpret_cast<T *>(regs + at); }
   const Inst &inst() const;
 
-  // Reports once for each kind and instruction; stops the block if the kind is fatal. The lane gives thread and is -1 for
-  // none.
+  // Reports once for each kind and instruction; stops the block if the kind is fatal. The lane gives thread and is -1
+  // for none.
   void error(ErrorKind kind, int lane, uint64_t address, const std::string &message);
   bool reported(ErrorKind kind) const;
 
@@ -103,8 +104,9 @@ struct Warp {
   void wait(Waiting why, uint32_t lanes, uint32_t object = 0, uint64_t phase = 0); // at the current instruction
   bool runnable() const;
   bool release_reconvergence(); // lets parked lanes go on unmerged; false if none is parked
-  // .aligned: true if all live lanes execute the instruction, else reports. After reconvergence has been given up it is no
-  // fault of the program that lanes come one after the other: they are gathered here, and false only means "not yet".
+  // .aligned: true if all live lanes execute the instruction, else reports. After reconvergence has been given up it is
+  // no fault of the program that lanes come one after the other: they are gathered here, and false only means "not
+  // yet".
   bool converged(uint32_t mask, bool all_present);
   // Member masks by lane (a row) of a .sync instruction executed by `lanes`. Returns the lanes that may execute it now
   // (those of other splits that wait at the same instruction included), or 0 after suspending or reporting.

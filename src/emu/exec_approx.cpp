@@ -62,7 +62,8 @@ template <Fn F, bool Bf16, int N> void run_16(Warp &w, const Inst &i, uint32_t m
     d[l] = r;
   });
 }
-// div.approx: for divisors beyond 2^126 the reciprocal underflows, and the quotient is 0 (NaN for an infinite dividend).
+// div.approx: for divisors beyond 2^126 the reciprocal underflows, and the quotient is 0 (NaN for an infinite
+// dividend).
 template <bool Ftz, bool Full> void run_div(Warp &w, const Inst &i, uint32_t mask) {
   uint32_t *d = w.row<uint32_t>(i.d);
   const uint32_t *a = w.row<uint32_t>(i.a), *b = w.row<uint32_t>(i.b);
@@ -93,7 +94,8 @@ template <Fn F> void decode(Decoder &d) {
   if constexpr (F == Fn::Ex2 || F == Fn::Tanh) {
     bool bf16 = t == Type::BF16 || t == Type::BF16x2, pair = t == Type::F16x2 || t == Type::BF16x2;
     if (sixteen && (F == Fn::Ex2 ? ftz == bf16 : !ftz)) {
-      d.out.run = bf16 ? (pair ? run_16<F, true, 2> : run_16<F, true, 1>) : (pair ? run_16<F, false, 2> : run_16<F, false, 1>);
+      d.out.run =
+          bf16 ? (pair ? run_16<F, true, 2> : run_16<F, true, 1>) : (pair ? run_16<F, false, 2> : run_16<F, false, 1>);
       return;
     }
   }
@@ -108,7 +110,8 @@ void decode_approximate_div(Decoder &d) {
   if (d.take_type() != Type::F32) return d.unsupported();
   d.need_operands(3);
   d.out.d = d.destination(0, Type::F32), d.out.a = d.source(1, Type::F32), d.out.b = d.source(2, Type::F32);
-  d.out.run = full ? (ftz ? run_div<true, true> : run_div<false, true>) : (ftz ? run_div<true, false> : run_div<false, false>);
+  d.out.run =
+      full ? (ftz ? run_div<true, true> : run_div<false, true>) : (ftz ? run_div<true, false> : run_div<false, false>);
 }
 void decode_approximate_rcp(Decoder &d) { decode<Fn::Rcp>(d); }
 void decode_approximate_sqrt(Decoder &d) { decode<Fn::Sqrt>(d); }

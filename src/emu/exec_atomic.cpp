@@ -32,7 +32,8 @@ struct Order {
 };
 Order order_of(const Inst &i) {
   Strength s = Strength(i.mode[3]);
-  return {s == Strength::Acquire || s == Strength::AcquireRelease, s == Strength::Release || s == Strength::AcquireRelease};
+  return {s == Strength::Acquire || s == Strength::AcquireRelease,
+          s == Strength::Release || s == Strength::AcquireRelease};
 }
 
 void atomic(Warp &w, const Inst &i, uint32_t mask) {
@@ -50,8 +51,10 @@ void atomic(Warp &w, const Inst &i, uint32_t mask) {
     uint64_t address = (i.mode[4] ? w.row<uint32_t>(i.a)[lane] : w.row<uint64_t>(i.a)[lane]) + uint64_t(i.imm);
     Place p = find_place(w, lane, space, address, bytes, bytes, Use::ReadWrite);
     if (!p.bytes) return;
-    if (p.shared_in) note_shared(w, uint32_t(1) << lane, AccessKind::Atomic, *p.shared_in, p.shared, bytes);
-    else note_global(w, lane, p, bytes, Use::ReadWrite);
+    if (p.shared_in)
+      note_shared(w, uint32_t(1) << lane, AccessKind::Atomic, *p.shared_in, p.shared, bytes);
+    else
+      note_global(w, lane, p, bytes, Use::ReadWrite);
     strong_read(w, lane, strong_key(p, address), order.acquire);
     bool parallel = p.global && w.block->grid.parallel, flush = p.global != nullptr;
     for (int k = 0; k < i.n; k++) {
@@ -63,8 +66,10 @@ void atomic(Warp &w, const Inst &i, uint32_t mask) {
                                     : update<uint16_t>(at, parallel, next);
       values = values * 31 + old;
       if (!i.mode[5]) continue;
-      if (element == 8) w.row<uint64_t>(rows[k])[lane] = old;
-      else w.row<uint32_t>(rows[k])[lane] = uint32_t(old);
+      if (element == 8)
+        w.row<uint64_t>(rows[k])[lane] = old;
+      else
+        w.row<uint32_t>(rows[k])[lane] = uint32_t(old);
     }
     strong_write(w, lane, strong_key(p, address), order.release, true);
   }
@@ -80,8 +85,10 @@ void atomic_wide(Warp &w, const Inst &i, uint32_t mask) {
     uint64_t address = w.row<uint64_t>(i.a)[lane] + uint64_t(i.imm);
     Place p = find_place(w, lane, Space(i.mode[0]), address, 16, 16, Use::ReadWrite);
     if (!p.bytes) return;
-    if (p.shared_in) note_shared(w, uint32_t(1) << lane, AccessKind::Atomic, *p.shared_in, p.shared, 16);
-    else note_global(w, lane, p, 16, Use::ReadWrite);
+    if (p.shared_in)
+      note_shared(w, uint32_t(1) << lane, AccessKind::Atomic, *p.shared_in, p.shared, 16);
+    else
+      note_global(w, lane, p, 16, Use::ReadWrite);
     strong_read(w, lane, strong_key(p, address), order.acquire);
     uint64_t old[2], operand[2], fresh[2];
     std::memcpy(old, p.bytes, 16);
@@ -97,10 +104,10 @@ void atomic_wide(Warp &w, const Inst &i, uint32_t mask) {
 }
 
 template <bool Result> void decode(Decoder &d) {
-  Space space = d.take("global")                                ? Space::Global
-                : d.take("shared") || d.take("shared::cta")     ? Space::Shared
-                : d.take("shared::cluster")                     ? Space::SharedCluster
-                                                                : Space::Generic;
+  Space space = d.take("global")                            ? Space::Global
+                : d.take("shared") || d.take("shared::cta") ? Space::Shared
+                : d.take("shared::cluster")                 ? Space::SharedCluster
+                                                            : Space::Generic;
   Strength strength = d.take("acq_rel")   ? Strength::AcquireRelease
                       : d.take("acquire") ? Strength::Acquire
                       : d.take("release") ? Strength::Release
@@ -119,7 +126,9 @@ template <bool Result> void decode(Decoder &d) {
   int n = vector.empty() ? 1 : vector[1] - '0';
   if (!wide && !atomic_fits(*op, t)) return d.unsupported();
   if (noftz != small_float) return d.fail(".noftz belongs to 16-bit floats, and only to them");
-  if (n > 1 && (type_class(t) != TypeClass::Float || t == Type::F64 || n * type_bits(t) > 128 || space == Space::Shared)) return d.unsupported();
+  if (n > 1 &&
+      (type_class(t) != TypeClass::Float || t == Type::F64 || n * type_bits(t) > 128 || space == Space::Shared))
+    return d.unsupported();
   if (!Result && (*op == AtomicOp::Exch || *op == AtomicOp::Cas)) return d.unsupported();
   int sources = *op == AtomicOp::Cas ? 2 : 1, first = Result ? 1 : 0;
   d.need_operands(first + 1 + sources + policy);
@@ -136,7 +145,8 @@ template <bool Result> void decode(Decoder &d) {
   d.out.mode = {uint8_t(space), uint8_t(t), uint8_t(*op), uint8_t(strength), !a.wide, Result};
   d.out.run = wide ? atomic_wide : atomic;
   bool global = space == Space::Global || space == Space::Generic;
-  bool commutes = !Result && type_class(t) != TypeClass::Float && *op != AtomicOp::Inc && *op != AtomicOp::Dec && strength == Strength::Relaxed;
+  bool commutes = !Result && type_class(t) != TypeClass::Float && *op != AtomicOp::Inc && *op != AtomicOp::Dec &&
+                  strength == Strength::Relaxed;
   if (global && !commutes) d.program().orders_blocks = true;
 }
 } // namespace

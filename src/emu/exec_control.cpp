@@ -18,7 +18,8 @@ void branch_indexed(Warp &w, const Inst &i, uint32_t mask) {
   for (uint32_t m = mask; m; m &= m - 1) {
     int lane = first_lane(m);
     if (index[lane] >= table.size()) {
-      w.error(ErrorKind::OutOfBounds, lane, 0, fmt::format("index {} into a branch table of {} labels", index[lane], table.size()));
+      w.error(ErrorKind::OutOfBounds, lane, 0,
+              fmt::format("index {} into a branch table of {} labels", index[lane], table.size()));
       return;
     }
     targets[lane] = uint32_t(table[index[lane]]);
@@ -65,7 +66,8 @@ template <typename T> T local_value(Warp &w, int lane, uint32_t address) {
 std::string format_one(Warp &w, int lane, const std::string &spec, uint64_t &at) {
   char letter = spec.back();
   if (letter == '%') return "%";
-  bool wide = spec.find("ll") != spec.npos || spec.find('l') != spec.npos || spec.find('z') != spec.npos || letter == 'p' || letter == 's';
+  bool wide = spec.find("ll") != spec.npos || spec.find('l') != spec.npos || spec.find('z') != spec.npos ||
+              letter == 'p' || letter == 's';
   bool is_float = std::string_view("aAeEfFgG").find(letter) != std::string_view::npos;
   uint64_t size = wide || is_float ? 8 : 4;
   at = (at + size - 1) / size * size;
@@ -86,9 +88,13 @@ std::string format_one(Warp &w, int lane, const std::string &spec, uint64_t &at)
     return fmt::format("{:#x}", bits);
   } else if (std::string_view("diouxXc").find(letter) != std::string_view::npos) {
     if (letter != 'c') plain.insert(plain.size() - 1, "ll");
-    long long value = wide ? (long long)bits : letter == 'd' || letter == 'i' ? int32_t(bits) : (long long)uint32_t(bits);
-    if (letter == 'c') std::snprintf(text, sizeof text, plain.c_str(), int(value));
-    else std::snprintf(text, sizeof text, plain.c_str(), value);
+    long long value = wide                             ? (long long)bits
+                      : letter == 'd' || letter == 'i' ? int32_t(bits)
+                                                       : (long long)uint32_t(bits);
+    if (letter == 'c')
+      std::snprintf(text, sizeof text, plain.c_str(), int(value));
+    else
+      std::snprintf(text, sizeof text, plain.c_str(), value);
   } else {
     return spec;
   }
@@ -125,7 +131,8 @@ void assert_fail(Warp &w, const Inst &i, uint32_t mask) {
   auto text = [&](int k) { return read_string(w, lane, local_value<uint64_t>(w, lane, args[k])); };
   std::string file = text(1), function = text(3);
   w.error(ErrorKind::Assert, lane, 0,
-          fmt::format("assertion `{}` failed at {}:{} in {}", text(0), file, local_value<uint32_t>(w, lane, args[2]), function));
+          fmt::format("assertion `{}` failed at {}:{} in {}", text(0), file, local_value<uint32_t>(w, lane, args[2]),
+                      function));
 }
 
 // ---- decoding
@@ -151,10 +158,14 @@ void decode_call(Decoder &d) {
   std::string_view name;
   for (int64_t k = 0; k < d.operand_count(); k++) {
     const PtxOperand &o = d.operand(k);
-    if (o.kind == PtxOperand::Kind::Symbol && name.empty()) name = o.name;
-    else if (o.kind == PtxOperand::Kind::Arguments && name.empty() && !results) results = &o;
-    else if (o.kind == PtxOperand::Kind::Arguments && !name.empty() && !arguments) arguments = &o;
-    else return d.unsupported(); // an indirect call
+    if (o.kind == PtxOperand::Kind::Symbol && name.empty())
+      name = o.name;
+    else if (o.kind == PtxOperand::Kind::Arguments && name.empty() && !results)
+      results = &o;
+    else if (o.kind == PtxOperand::Kind::Arguments && !name.empty() && !arguments)
+      arguments = &o;
+    else
+      return d.unsupported(); // an indirect call
   }
   if (name != "vprintf" && name != "__assertfail") {
     d.call(results, name, arguments);
@@ -167,7 +178,8 @@ void decode_call(Decoder &d) {
   std::vector<uint32_t> addresses;
   for (const PtxOperand &o : arguments->parts) addresses.push_back(uint32_t(d.symbol_address(o).bits));
   d.out.list = d.add_list(addresses);
-  if (results && results->parts.size() == 1) d.out.mode[0] = 1, d.out.d = uint32_t(d.symbol_address(results->parts[0]).bits);
+  if (results && results->parts.size() == 1)
+    d.out.mode[0] = 1, d.out.d = uint32_t(d.symbol_address(results->parts[0]).bits);
   d.out.run = print ? vprintf : assert_fail;
   if (!print) d.out.flow = Flow::Exit;
 }

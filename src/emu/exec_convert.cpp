@@ -1,5 +1,5 @@
-// cvt: between integers and floats of every width, with rounding, saturation and relu; pairs; the 8-, 6- and 4-bit float
-// formats; cvt.pack.
+// cvt: between integers and floats of every width, with rounding, saturation and relu; pairs; the 8-, 6- and 4-bit
+// float formats; cvt.pack.
 #include "emu/families.h"
 #include "emu/lanes.h"
 #include "emu/number.h"
@@ -36,7 +36,10 @@ double odd_from_int(uint64_t bits, bool is_signed) {
   return odd_add(high * 0x1p32, double(uint32_t(bits)));
 }
 double f64_from_int(uint64_t bits, bool is_signed, Rounding r) {
-  std::fesetround(r == Rounding::Zero ? FE_TOWARDZERO : r == Rounding::Down ? FE_DOWNWARD : r == Rounding::Up ? FE_UPWARD : FE_TONEAREST);
+  std::fesetround(r == Rounding::Zero   ? FE_TOWARDZERO
+                  : r == Rounding::Down ? FE_DOWNWARD
+                  : r == Rounding::Up   ? FE_UPWARD
+                                        : FE_TONEAREST);
   volatile uint64_t in = bits; // volatile: converted here, in this mode
   volatile double out = is_signed ? double(int64_t(in)) : double(in);
   std::fesetround(FE_TONEAREST);
@@ -59,7 +62,9 @@ uint64_t int_from_float(double x, const Convert &c) {
 uint64_t int_from_int(uint64_t x, const Convert &c) {
   if (!c.sat) return x;
   int bits = type_bits(c.to);
-  uint64_t most = is_signed_type(c.to) ? (uint64_t(1) << (bits - 1)) - 1 : bits == 64 ? ~uint64_t(0) : (uint64_t(1) << bits) - 1;
+  uint64_t most = is_signed_type(c.to) ? (uint64_t(1) << (bits - 1)) - 1
+                  : bits == 64         ? ~uint64_t(0)
+                                       : (uint64_t(1) << bits) - 1;
   bool negative = is_signed_type(c.from) && int64_t(x) < 0;
   if (!negative) return std::min(x, most);
   if (!is_signed_type(c.to)) return 0;
@@ -89,7 +94,9 @@ uint64_t float_bits(double x, const Convert &c) {
 uint64_t convert(uint64_t bits, const Convert &c) {
   int width = type_bits(c.from);
   if (is_int(c.from)) {
-    if (width < 64) bits = is_signed_type(c.from) ? uint64_t(int64_t(bits << (64 - width)) >> (64 - width)) : bits & ((uint64_t(1) << width) - 1);
+    if (width < 64)
+      bits = is_signed_type(c.from) ? uint64_t(int64_t(bits << (64 - width)) >> (64 - width))
+                                    : bits & ((uint64_t(1) << width) - 1);
     if (is_int(c.to)) return int_from_int(bits, c);
     if (c.to == Type::F64) return std::bit_cast<uint64_t>(f64_from_int(bits, is_signed_type(c.from), c.rounding));
     double x = odd_from_int(bits, is_signed_type(c.from));
@@ -110,15 +117,18 @@ uint64_t convert(uint64_t bits, const Convert &c) {
 
 // mode: to, from, rounding | to_integral << 4, flags (ftz sat relu satfinite), destination register bits, source 64-bit
 void run_general(Warp &w, const Inst &i, uint32_t mask) {
-  Convert c{Type(i.mode[0]), Type(i.mode[1]), Rounding(i.mode[2] & 15), (i.mode[2] >> 4) != 0, (i.mode[3] & 1) != 0,
-            (i.mode[3] & 2) != 0, (i.mode[3] & 4) != 0, (i.mode[3] & 8) != 0};
+  Convert c{Type(i.mode[0]),      Type(i.mode[1]),      Rounding(i.mode[2] & 15), (i.mode[2] >> 4) != 0,
+            (i.mode[3] & 1) != 0, (i.mode[3] & 2) != 0, (i.mode[3] & 4) != 0,     (i.mode[3] & 8) != 0};
   int keep = type_bits(c.to), width = i.mode[4];
   each_lane(mask, [&](int l) {
     uint64_t in = i.mode[5] ? w.row<uint64_t>(i.a)[l] : w.row<uint32_t>(i.a)[l];
     uint64_t r = convert(in, c);
-    if (keep < 64 && keep < width) r = is_signed_type(c.to) ? uint64_t(int64_t(r << (64 - keep)) >> (64 - keep)) : r & ((uint64_t(1) << keep) - 1);
-    if (width == 64) w.row<uint64_t>(i.d)[l] = r;
-    else w.row<uint32_t>(i.d)[l] = uint32_t(width == 32 ? r : r & ((uint64_t(1) << width) - 1));
+    if (keep < 64 && keep < width)
+      r = is_signed_type(c.to) ? uint64_t(int64_t(r << (64 - keep)) >> (64 - keep)) : r & ((uint64_t(1) << keep) - 1);
+    if (width == 64)
+      w.row<uint64_t>(i.d)[l] = r;
+    else
+      w.row<uint32_t>(i.d)[l] = uint32_t(width == 32 ? r : r & ((uint64_t(1) << width) - 1));
   });
 }
 // The frequent ones.
@@ -152,15 +162,15 @@ uint32_t f16x2_from_f32(float high, float low) { return uint32_t(to_half(high)) 
 // ---- the formats of up to 8 bits
 struct Tiny {
   Type pair;
-  int bits;      // of an element
+  int bits; // of an element
   int mantissa, min_exponent;
   double largest;
   uint32_t nan;  // code, 0 = the format has none
   bool infinity; // top exponent holds infinity and NaN (e5m2)
 };
 constexpr Tiny kTiny[] = {
-    {Type::E4M3x2, 8, 3, -6, 448, 0x7f, false},  {Type::E5M2x2, 8, 2, -14, 57344, 0x7f, true},
-    {Type::E2M3x2, 6, 3, 0, 7.5, 0, false},      {Type::E3M2x2, 6, 2, -2, 28, 0, false},
+    {Type::E4M3x2, 8, 3, -6, 448, 0x7f, false}, {Type::E5M2x2, 8, 2, -14, 57344, 0x7f, true},
+    {Type::E2M3x2, 6, 3, 0, 7.5, 0, false},     {Type::E3M2x2, 6, 2, -2, 28, 0, false},
     {Type::E2M1x2, 4, 1, 0, 6, 0, false},
 };
 const Tiny *find_tiny(Type t) {
@@ -275,7 +285,9 @@ void decode_pack(Decoder &d) {
   d.out.run = run_pack;
 }
 
-bool is_scalar_float(Type t) { return t == Type::F16 || t == Type::BF16 || t == Type::F32 || t == Type::F64 || t == Type::TF32; }
+bool is_scalar_float(Type t) {
+  return t == Type::F16 || t == Type::BF16 || t == Type::F32 || t == Type::F64 || t == Type::TF32;
+}
 
 void decode(Decoder &d) {
   if (d.has("pack")) return decode_pack(d);
@@ -283,14 +295,18 @@ void decode(Decoder &d) {
   bool ftz = d.take("ftz"), sat = d.take("sat"), relu = d.take("relu"), satfinite = d.take("satfinite");
   Type to = d.take_type(), from = d.take_type();
   if (d.failed()) return;
-  Rounding rounding = r.starts_with("rna") ? Rounding::NearestAway
+  Rounding rounding = r.starts_with("rna")  ? Rounding::NearestAway
                       : r.starts_with("rz") ? Rounding::Zero
                       : r.starts_with("rm") ? Rounding::Down
                       : r.starts_with("rp") ? Rounding::Up
                                             : Rounding::Nearest;
   bool integral_mode = r.size() == 3 && r != "rna";
-  d.out.mode = {uint8_t(to), uint8_t(from), uint8_t(uint8_t(rounding) | uint8_t(integral_mode) << 4),
-                uint8_t(ftz | sat << 1 | relu << 2 | satfinite << 3), 0, 0};
+  d.out.mode = {uint8_t(to),
+                uint8_t(from),
+                uint8_t(uint8_t(rounding) | uint8_t(integral_mode) << 4),
+                uint8_t(ftz | sat << 1 | relu << 2 | satfinite << 3),
+                0,
+                0};
 
   bool pair = to == Type::F16x2 || to == Type::BF16x2;
   if (pair && from == Type::F32) {
@@ -335,7 +351,8 @@ void decode(Decoder &d) {
   }
 
   bool int_to = is_int(to), int_from = is_int(from);
-  if ((!int_to && !is_scalar_float(to)) || (!int_from && !is_scalar_float(from)) || from == Type::TF32) return d.unsupported();
+  if ((!int_to && !is_scalar_float(to)) || (!int_from && !is_scalar_float(from)) || from == Type::TF32)
+    return d.unsupported();
   d.need_operands(2);
   // Which roundings a pair of types takes.
   bool narrows = !int_to && (int_from || type_bits(to) < type_bits(from) || to == Type::TF32 ||
@@ -346,13 +363,16 @@ void decode(Decoder &d) {
                                : r.empty() || (integral_mode && to == from);
   if (!ok) return d.fail("this rounding does not fit the types");
   if (ftz && from != Type::F32 && to != Type::F32) d.unsupported();
-  if ((relu || satfinite) && (from != Type::F32 || (to != Type::F16 && to != Type::BF16 && to != Type::TF32))) d.unsupported();
+  if ((relu || satfinite) && (from != Type::F32 || (to != Type::F16 && to != Type::BF16 && to != Type::TF32)))
+    d.unsupported();
   if (to == Type::TF32 && from != Type::F32) d.unsupported();
   if (sat && (to == Type::BF16 || to == Type::TF32)) d.unsupported();
   d.out.d = d.destination(d.operand(0), to, true), d.out.a = d.source(d.operand(1), from, true);
   int to_bits = d.register_bits(d.operand(0)), from_bits = d.register_bits(d.operand(1));
-  if (!int_to && to_bits != type_bits(to) && to_bits != 0) d.fail("the destination has {} bits, .{} needs {}", to_bits, type_name(to), type_bits(to));
-  if (!int_from && from_bits != type_bits(from) && from_bits != 0) d.fail("the source has {} bits, .{} needs {}", from_bits, type_name(from), type_bits(from));
+  if (!int_to && to_bits != type_bits(to) && to_bits != 0)
+    d.fail("the destination has {} bits, .{} needs {}", to_bits, type_name(to), type_bits(to));
+  if (!int_from && from_bits != type_bits(from) && from_bits != 0)
+    d.fail("the source has {} bits, .{} needs {}", from_bits, type_name(from), type_bits(from));
   if (d.operand(1).kind != PtxOperand::Kind::Register) from_bits = type_bits(from) > 32 ? 64 : 32;
   d.out.mode[4] = uint8_t(to_bits ? to_bits : type_bits(to)), d.out.mode[5] = from_bits == 64;
   d.out.run = run_general;

@@ -16,7 +16,8 @@ uint64_t address(Warp &w, uint32_t row, bool narrow, int64_t offset, int lane) {
 }
 } // namespace
 
-void note_copy(Warp &w, int lane, AccessKind kind, Block &in, uint32_t at, int64_t bytes, uint32_t stream, uint32_t stamp) {
+void note_copy(Warp &w, int lane, AccessKind kind, Block &in, uint32_t at, int64_t bytes, uint32_t stream,
+               uint32_t stamp) {
   const Grid &g = in.grid;
   if (!g.options.check_shared) return;
   Access a{kind, uint16_t(w.block->clock_index(w)), uint32_t(1) << lane, stamp, stream, w.at};
@@ -27,7 +28,8 @@ void note_copy(Warp &w, int lane, AccessKind kind, Block &in, uint32_t at, int64
 bool find_completion(Warp &w, int lane, Space space, uint64_t where, Completion &c) {
   if (space == Space::Generic) {
     if (where - kSharedWindow >= kWindowBytes) {
-      w.error(ErrorKind::OutOfBounds, lane, where, fmt::format("the mbarrier at {:#x} does not lie in shared memory", where));
+      w.error(ErrorKind::OutOfBounds, lane, where,
+              fmt::format("the mbarrier at {:#x} does not lie in shared memory", where));
       return false;
     }
     where -= kSharedWindow;
@@ -64,8 +66,8 @@ uint32_t next_bulk_stamp(Warp &w, int lane, uint32_t &stream) {
 }
 
 namespace {
-// ---- cp.async: a destination, b source. mode: 0 destination is 32 bits, 1 size, 2 source size given (c row), 3 ignore-src
-// predicate given (c slot), 4 it is negated; imm: offset of the destination; list[0]: of the source
+// ---- cp.async: a destination, b source. mode: 0 destination is 32 bits, 1 size, 2 source size given (c row), 3
+// ignore-src predicate given (c slot), 4 it is negated; imm: offset of the destination; list[0]: of the source
 void cp_async(Warp &w, const Inst &i, uint32_t mask) {
   int64_t size = i.mode[1], source_offset = int32_t(w.block->grid.program.lists[i.list]);
   Cluster &cluster = *w.block->cluster;
@@ -74,7 +76,8 @@ void cp_async(Warp &w, const Inst &i, uint32_t mask) {
     int lane = first_lane(m);
     int64_t source_size = i.mode[2] ? int64_t(w.row<uint32_t>(i.c)[lane]) : ignore >> lane & 1 ? 0 : size;
     if (source_size > size)
-      return w.error(ErrorKind::AsyncMisuse, lane, 0, fmt::format("cp.async of {} bytes with a source size of {}", size, source_size));
+      return w.error(ErrorKind::AsyncMisuse, lane, 0,
+                     fmt::format("cp.async of {} bytes with a source size of {}", size, source_size));
     Place to = find_place(w, lane, Space::Shared, address(w, i.a, i.mode[0], i.imm, lane), size, size, Use::Write);
     if (!to.bytes) return;
     Place from;
@@ -85,11 +88,13 @@ void cp_async(Warp &w, const Inst &i, uint32_t mask) {
     }
     uint64_t source_address = address(w, i.b, false, source_offset, lane);
     if (source_size && source_address % uint64_t(size))
-      return w.error(ErrorKind::Misaligned, lane, source_address, fmt::format("the source {:#x} of cp.async must be a multiple of {}", source_address, size));
+      return w.error(ErrorKind::Misaligned, lane, source_address,
+                     fmt::format("the source {:#x} of cp.async must be a multiple of {}", source_address, size));
     int32_t thread = thread_of(w, lane);
     ThreadCopies &copies = cluster.async.thread(thread);
     uint32_t stamp = ++copies.small.issued;
-    note_copy(w, lane, AccessKind::CopyWrite, *to.shared_in, to.shared, size, cluster.clocks.component(Clocks::kCopies, w.block->clock_index(w), lane), stamp);
+    note_copy(w, lane, AccessKind::CopyWrite, *to.shared_in, to.shared, size,
+              cluster.clocks.component(Clocks::kCopies, w.block->clock_index(w), lane), stamp);
     cluster.async.issue_small(cluster, thread, {to.bytes, from.bytes, uint8_t(size), uint8_t(source_size), stamp});
   }
 }
@@ -113,11 +118,15 @@ template <bool Bulk> void wait_group(Warp &w, const Inst &i, uint32_t mask) {
     int64_t over = int64_t(ends.size()) - i.imm;
     uint32_t stamp = i.mode[0] ? g.issued : over > 0 ? ends[size_t(over - 1)] : 0;
     bool ends_life = !i.mode[1]; // .read does not end a group's life
-    if (i.mode[0]) ends.clear();
-    else if (over > 0 && ends_life) ends.erase(ends.begin(), ends.begin() + over);
+    if (i.mode[0])
+      ends.clear();
+    else if (over > 0 && ends_life)
+      ends.erase(ends.begin(), ends.begin() + over);
     if (!stamp) return;
-    if (Bulk) c.async.complete_bulk(thread, stamp, i.mode[1]);
-    else c.async.complete_small(thread, stamp);
+    if (Bulk)
+      c.async.complete_bulk(thread, stamp, i.mode[1]);
+    else
+      c.async.complete_small(thread, stamp);
     c.clocks.learn_own(w.block->clock_index(w), lane, Bulk ? Clocks::kBulk : Clocks::kCopies, stamp);
   });
 }
@@ -128,9 +137,12 @@ void arrive_copies(Warp &w, const Inst &i, uint32_t mask) {
   for (uint32_t m = mask; m; m &= m - 1) {
     int lane = first_lane(m);
     Completion c;
-    if (!find_completion(w, lane, i.mode[2] ? Space::Generic : Space::Shared, address(w, i.a, i.mode[0], i.imm, lane), c)) return;
+    if (!find_completion(w, lane, i.mode[2] ? Space::Generic : Space::Shared, address(w, i.a, i.mode[0], i.imm, lane),
+                         c))
+      return;
     if (!i.mode[1] && ++c.mbarrier->pending > kMostArrivals)
-      return w.error(ErrorKind::MbarrierMisuse, lane, generic_shared(*c.block, c.at), "the pending count exceeds 2^20-1");
+      return w.error(ErrorKind::MbarrierMisuse, lane, generic_shared(*c.block, c.at),
+                     "the pending count exceeds 2^20-1");
     Copy copy;
     copy.kind = Copy::Kind::ArriveCopies;
     copy.warp = &w, copy.lane = lane, copy.pc = w.at;
@@ -142,16 +154,21 @@ void arrive_copies(Warp &w, const Inst &i, uint32_t mask) {
 }
 
 // ---- bulk copies. a destination, b source, c size; list: mbarrier row. mode: 0 direction, 1 narrow addresses (bits:
-// destination, source, mbarrier), 2 op + 1 (0 = copy), 3 type, 4 mbarrier space; imm destination offset; e: offsets list
+// destination, source, mbarrier), 2 op + 1 (0 = copy), 3 type, 4 mbarrier space; imm destination offset; e: offsets
+// list
 enum class Direction : uint8_t { GlobalToShared, SharedToShared, SharedToGlobal, Prefetch };
 void bulk(Warp &w, const Inst &i, uint32_t mask) {
-  const uint32_t *list = w.block->grid.program.lists.data() + i.list; // mbarrier row, source offset, mbarrier offset, mask row
+  const uint32_t *list =
+      w.block->grid.program.lists.data() + i.list; // mbarrier row, source offset, mbarrier offset, mask row
   Direction direction = Direction(i.mode[0]);
   for (uint32_t m = mask; m; m &= m - 1) {
     int lane = first_lane(m);
     int64_t size = w.row<uint32_t>(i.c)[lane];
-    if (size % 16) return w.error(ErrorKind::AsyncMisuse, lane, 0, fmt::format("a bulk copy of {} bytes, not a multiple of 16", size));
-    uint64_t to = address(w, i.a, i.mode[1] & 1, i.imm, lane), from = address(w, i.b, i.mode[1] & 2, int32_t(list[1]), lane);
+    if (size % 16)
+      return w.error(ErrorKind::AsyncMisuse, lane, 0,
+                     fmt::format("a bulk copy of {} bytes, not a multiple of 16", size));
+    uint64_t to = address(w, i.a, i.mode[1] & 1, i.imm, lane),
+             from = address(w, i.b, i.mode[1] & 2, int32_t(list[1]), lane);
     if (direction == Direction::Prefetch) continue;
     bool from_global = direction == Direction::GlobalToShared, to_global = direction == Direction::SharedToGlobal;
     Use write = i.mode[2] ? Use::ReadWrite : Use::Write;
@@ -162,7 +179,9 @@ void bulk(Warp &w, const Inst &i, uint32_t mask) {
       destination = find_place(w, lane, to_global ? Space::Global : Space::SharedCluster, to, size, 16, write);
       if (!destination.bytes) return;
     }
-    std::function<void(uint8_t *, const uint8_t *)> put = [size](uint8_t *d, const uint8_t *s) { std::memcpy(d, s, size_t(size)); };
+    std::function<void(uint8_t *, const uint8_t *)> put = [size](uint8_t *d, const uint8_t *s) {
+      std::memcpy(d, s, size_t(size));
+    };
     if (i.mode[2]) put = make_reduction(AtomicOp(i.mode[2] - 1), Type(i.mode[3]), size);
     uint8_t *d = destination.bytes;
     const uint8_t *s = source.bytes;
@@ -172,16 +191,20 @@ void bulk(Warp &w, const Inst &i, uint32_t mask) {
       uint32_t stream, stamp = next_bulk_stamp(w, lane, stream);
       if (size) note_copy(w, lane, AccessKind::AsyncRead, *source.shared_in, source.shared, size, stream, stamp);
       auto taken = std::make_shared<std::vector<uint8_t>>();
-      issue_from_shared(w, lane, stamp, [taken, s, size] { taken->assign(s, s + size); }, [taken, d, put] { put(d, taken->data()); });
+      issue_from_shared(
+          w, lane, stamp, [taken, s, size] { taken->assign(s, s + size); }, [taken, d, put] { put(d, taken->data()); });
       continue;
     }
     Completion c;
-    if (!find_completion(w, lane, Space(i.mode[4]), address(w, list[0], i.mode[1] & 4, int32_t(list[2]), lane), c)) return;
+    if (!find_completion(w, lane, Space(i.mode[4]), address(w, list[0], i.mode[1] & 4, int32_t(list[2]), lane), c))
+      return;
     uint32_t stamp = ++c.mbarrier->issued;
     c.mbarrier->in_flight.insert(stamp);
     if (size) {
-      if (!from_global) note_copy(w, lane, AccessKind::AsyncRead, *source.shared_in, source.shared, size, c.mbarrier->stream, stamp);
-      note_copy(w, lane, AccessKind::AsyncWrite, *destination.shared_in, destination.shared, size, c.mbarrier->stream, stamp);
+      if (!from_global)
+        note_copy(w, lane, AccessKind::AsyncRead, *source.shared_in, source.shared, size, c.mbarrier->stream, stamp);
+      note_copy(w, lane, AccessKind::AsyncWrite, *destination.shared_in, destination.shared, size, c.mbarrier->stream,
+                stamp);
     }
     issue_to_shared(w, lane, c, size, [d, s, put] { put(d, s); });
     if (w.block->stopped) return;
@@ -264,7 +287,9 @@ void decode_bulk_copy(Decoder &d, bool reduce) {
   std::string_view first = d.take_first({"global", "shared::cta", "shared::cluster"});
   std::string_view second = d.take_first({"global", "shared::cta", "shared::cluster"});
   to_global = first == "global", to_shared = !first.empty() && !to_global, from_shared = second == "shared::cta";
-  Direction direction = to_global ? Direction::SharedToGlobal : from_shared ? Direction::SharedToShared : Direction::GlobalToShared;
+  Direction direction = to_global     ? Direction::SharedToGlobal
+                        : from_shared ? Direction::SharedToShared
+                                      : Direction::GlobalToShared;
   bool good = to_global ? from_shared && group && !complete_tx : to_shared && !second.empty() && complete_tx && !group;
   if (!good || second == "shared::cluster") return d.unsupported();
   if (reduce) {

@@ -41,7 +41,10 @@ float general(Op op, float a, float b, float c, Rounding r, bool ftz, bool sat) 
   return result;
 }
 int host_rounding(Rounding r) {
-  return r == Rounding::Zero ? FE_TOWARDZERO : r == Rounding::Down ? FE_DOWNWARD : r == Rounding::Up ? FE_UPWARD : FE_TONEAREST;
+  return r == Rounding::Zero   ? FE_TOWARDZERO
+         : r == Rounding::Down ? FE_DOWNWARD
+         : r == Rounding::Up   ? FE_UPWARD
+                               : FE_TONEAREST;
 }
 double general(Op op, double a, double b, double c, Rounding r, bool, bool) {
   volatile double x = a, y = b, z = c, result = 0; // volatile: computed here, in this mode
@@ -70,7 +73,9 @@ template <Op O, typename T> void run_general(Warp &w, const Inst &i, uint32_t ma
 template <Op O> void run_mixed(Warp &w, const Inst &i, uint32_t mask) {
   auto *d = w.row<uint32_t>(i.d);
   const auto *a = w.row<uint32_t>(i.a), *b = w.row<uint32_t>(i.b), *c = w.row<uint32_t>(i.c);
-  auto widen = [&](uint32_t bits) { return i.mode[3] ? bfloat_to_float(uint16_t(bits)) : half_to_float(uint16_t(bits)); };
+  auto widen = [&](uint32_t bits) {
+    return i.mode[3] ? bfloat_to_float(uint16_t(bits)) : half_to_float(uint16_t(bits));
+  };
   each_lane(mask, [&](int l) {
     float x = widen(a[l]), y = O == Op::Fma ? widen(b[l]) : std::bit_cast<float>(b[l]);
     d[l] = std::bit_cast<uint32_t>(general(O, x, y, std::bit_cast<float>(c[l]), Rounding(i.mode[0]), false, i.mode[2]));
@@ -162,7 +167,8 @@ template <Op O> void decode(Decoder &d) {
   if (needs_rounding && !m.given) d.fail("the rounding mode is missing");
   d.need_operands(sources + 1);
   if (narrow) {
-    bool fits = t == Type::F32 && (*narrow == Type::F16 || *narrow == Type::BF16) && !m.ftz && !unary && O != Op::Div && O != Op::Mul;
+    bool fits = t == Type::F32 && (*narrow == Type::F16 || *narrow == Type::BF16) && !m.ftz && !unary && O != Op::Div &&
+                O != Op::Mul;
     if (!fits) return d.unsupported();
     d.out.mode[3] = *narrow == Type::BF16;
     d.out.d = d.destination(0, t), d.out.a = d.source(1, *narrow), d.out.b = d.source(2, O == Op::Fma ? *narrow : t);
@@ -236,7 +242,9 @@ void decode_testp(Decoder &d) {
 // div.approx, div.full, rcp.approx and sqrt.approx live with the approximate functions.
 template <Op O> void decode_or_approx(Decoder &d) {
   if (d.has("approx") || d.has("full"))
-    return O == Op::Div ? decode_approximate_div(d) : O == Op::Rcp ? decode_approximate_rcp(d) : decode_approximate_sqrt(d);
+    return O == Op::Div   ? decode_approximate_div(d)
+           : O == Op::Rcp ? decode_approximate_rcp(d)
+                          : decode_approximate_sqrt(d);
   decode<O>(d);
 }
 } // namespace

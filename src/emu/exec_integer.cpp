@@ -34,7 +34,9 @@ int32_t sub_sat(int32_t a, int32_t b) { return clamp32(int64_t(a) - b); }
 int32_t mad_hi_sat(int32_t a, int32_t b, int32_t c) { return clamp32(int64_t(mul_hi(a, b)) + c); }
 // Bits 47..16 (hi) or 31..0 (lo) of the product of the low 24 bits.
 template <typename T> int64_t product24(T a, T b) {
-  auto low = [](T x) { return std::is_signed_v<T> ? int64_t(int32_t(uint32_t(x) << 8) >> 8) : int64_t(uint32_t(x) & 0xffffff); };
+  auto low = [](T x) {
+    return std::is_signed_v<T> ? int64_t(int32_t(uint32_t(x) << 8) >> 8) : int64_t(uint32_t(x) & 0xffffff);
+  };
   return low(a) * low(b);
 }
 template <typename T> T mul24_lo(T a, T b) { return T(product24(a, b)); }
@@ -58,7 +60,9 @@ template <typename T> T minimum(T a, T b) { return a < b ? a : b; }
 template <typename T> T maximum(T a, T b) { return a < b ? b : a; }
 int32_t min_relu(int32_t a, int32_t b) { return std::max(std::min(a, b), 0); }
 int32_t max_relu(int32_t a, int32_t b) { return std::max(std::max(a, b), 0); }
-template <typename T> T sad(T a, T b, T c) { return T(uint64_t(c) + (a < b ? uint64_t(b) - uint64_t(a) : uint64_t(a) - uint64_t(b))); }
+template <typename T> T sad(T a, T b, T c) {
+  return T(uint64_t(c) + (a < b ? uint64_t(b) - uint64_t(a) : uint64_t(a) - uint64_t(b)));
+}
 
 template <bool SignedA, bool SignedB> uint32_t dp4a(uint32_t a, uint32_t b, uint32_t c) {
   for (int k = 0; k < 32; k += 8) {
@@ -70,7 +74,8 @@ template <bool SignedA, bool SignedB> uint32_t dp4a(uint32_t a, uint32_t b, uint
 template <bool SignedA, bool SignedB, bool High> uint32_t dp2a(uint32_t a, uint32_t b, uint32_t c) {
   for (int k = 0; k < 2; k++) {
     int shift = 8 * (k + (High ? 2 : 0));
-    int32_t x = SignedA ? int16_t(a >> 16 * k) : uint16_t(a >> 16 * k), y = SignedB ? int8_t(b >> shift) : uint8_t(b >> shift);
+    int32_t x = SignedA ? int16_t(a >> 16 * k) : uint16_t(a >> 16 * k),
+            y = SignedB ? int8_t(b >> shift) : uint8_t(b >> shift);
     c += uint32_t(x * y);
   }
   return c;
@@ -118,13 +123,18 @@ template <bool Subtract, bool With> void decode_add(Decoder &d) {
   d.out.mode[0] = With, d.out.mode[1] = cc;
   if (sat && (t != Type::S32 || cc || With)) d.unsupported();
   if (cc || With) {
-    if (type_bits(t) == 32) d.out.run = add_carry<uint32_t, Subtract>;
-    else if (type_bits(t) == 64) d.out.run = add_carry<uint64_t, Subtract>;
-    else d.unsupported();
+    if (type_bits(t) == 32)
+      d.out.run = add_carry<uint32_t, Subtract>;
+    else if (type_bits(t) == 64)
+      d.out.run = add_carry<uint64_t, Subtract>;
+    else
+      d.unsupported();
     return;
   }
-  if (sat) d.out.run = Subtract ? lanewise<&sub_sat> : lanewise<&add_sat>;
-  else d.out.run = for_integer(d, t, []<typename T>() { return Subtract ? lanewise<&sub<T>> : lanewise<&add<T>>; });
+  if (sat)
+    d.out.run = Subtract ? lanewise<&sub_sat> : lanewise<&add_sat>;
+  else
+    d.out.run = for_integer(d, t, []<typename T>() { return Subtract ? lanewise<&sub<T>> : lanewise<&add<T>>; });
 }
 
 void decode_mul(Decoder &d) {
@@ -133,7 +143,8 @@ void decode_mul(Decoder &d) {
   if (part.empty()) d.fail("one of .lo, .hi, .wide is missing");
   if (part != "wide") {
     operands_dab(d, t);
-    d.out.run = for_integer(d, t, [&]<typename T>() { return part == "lo" ? lanewise<&mul_lo<T>> : lanewise<&mul_hi<T>>; });
+    d.out.run =
+        for_integer(d, t, [&]<typename T>() { return part == "lo" ? lanewise<&mul_lo<T>> : lanewise<&mul_hi<T>>; });
     return;
   }
   d.need_operands(3);
@@ -177,18 +188,24 @@ void decode_mul24(Decoder &d) {
   if (!high && !d.take("lo")) d.fail("one of .lo, .hi is missing");
   Type t = d.take_type();
   operands_dab(d, t);
-  if (t == Type::U32) d.out.run = high ? lanewise<&mul24_hi<uint32_t>> : lanewise<&mul24_lo<uint32_t>>;
-  else if (t == Type::S32) d.out.run = high ? lanewise<&mul24_hi<int32_t>> : lanewise<&mul24_lo<int32_t>>;
-  else d.unsupported();
+  if (t == Type::U32)
+    d.out.run = high ? lanewise<&mul24_hi<uint32_t>> : lanewise<&mul24_lo<uint32_t>>;
+  else if (t == Type::S32)
+    d.out.run = high ? lanewise<&mul24_hi<int32_t>> : lanewise<&mul24_lo<int32_t>>;
+  else
+    d.unsupported();
 }
 void decode_mad24(Decoder &d) {
   bool high = d.take("hi");
   if (!high && !d.take("lo")) d.fail("one of .lo, .hi is missing");
   Type t = d.take_type();
   operands_dabc(d, t);
-  if (t == Type::U32) d.out.run = high ? lanewise<&mad24_hi<uint32_t>> : lanewise<&mad24_lo<uint32_t>>;
-  else if (t == Type::S32) d.out.run = high ? lanewise<&mad24_hi<int32_t>> : lanewise<&mad24_lo<int32_t>>;
-  else d.unsupported();
+  if (t == Type::U32)
+    d.out.run = high ? lanewise<&mad24_hi<uint32_t>> : lanewise<&mad24_lo<uint32_t>>;
+  else if (t == Type::S32)
+    d.out.run = high ? lanewise<&mad24_hi<int32_t>> : lanewise<&mad24_lo<int32_t>>;
+  else
+    d.unsupported();
 }
 
 #define TKC_BINARY(name, function)                                                                                     \

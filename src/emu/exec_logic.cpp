@@ -1,5 +1,5 @@
-// Bits and choices: and or xor not cnot lop3, shifts and funnel shifts, popc clz bfind brev bfe bfi fns bmsk szext prmt,
-// setp set selp slct, and logic on predicates.
+// Bits and choices: and or xor not cnot lop3, shifts and funnel shifts, popc clz bfind brev bfe bfi fns bmsk szext
+// prmt, setp set selp slct, and logic on predicates.
 #include "emu/families.h"
 #include "emu/lanes.h"
 #include "emu/number.h"
@@ -156,8 +156,10 @@ template <Compare C, typename T> bool compare(T x, T y) {
 }
 float flush(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; }
 template <typename T> T flushed(T x) {
-  if constexpr (std::is_same_v<T, float>) return flush(x);
-  else return x;
+  if constexpr (std::is_same_v<T, float>)
+    return flush(x);
+  else
+    return x;
 }
 template <Compare C, typename T> uint32_t compare_lanes(Warp &w, const Inst &i) {
   const auto *a = w.row<typename Lane<T>::Row>(i.a);
@@ -298,9 +300,12 @@ template <bool Clz> void decode_count(Decoder &d) {
   Type t = d.take_type();
   d.need_operands(2);
   d.out.d = d.destination(0, Type::B32), d.out.a = d.source(1, t);
-  if (t == Type::B32) d.out.run = Clz ? lanewise<&clz32> : lanewise<&popc32>;
-  else if (t == Type::B64) d.out.run = Clz ? lanewise<&clz64> : lanewise<&popc64>;
-  else d.unsupported();
+  if (t == Type::B32)
+    d.out.run = Clz ? lanewise<&clz32> : lanewise<&popc32>;
+  else if (t == Type::B64)
+    d.out.run = Clz ? lanewise<&clz64> : lanewise<&popc64>;
+  else
+    d.unsupported();
 }
 void decode_bfind(Decoder &d) {
   bool shift = d.take("shiftamt");
@@ -308,8 +313,10 @@ void decode_bfind(Decoder &d) {
   d.need_operands(2);
   d.out.d = d.destination(0, Type::B32), d.out.a = d.source(1, t);
   d.out.run = for_integer(d, t, [&]<typename T>() -> Handler {
-    if constexpr (sizeof(T) < 4) return d.unsupported(), nullptr;
-    else return shift ? lanewise<&bfind<T, true>> : lanewise<&bfind<T, false>>;
+    if constexpr (sizeof(T) < 4)
+      return d.unsupported(), nullptr;
+    else
+      return shift ? lanewise<&bfind<T, true>> : lanewise<&bfind<T, false>>;
   });
 }
 void decode_brev(Decoder &d) {
@@ -320,10 +327,13 @@ void decode_brev(Decoder &d) {
 void decode_bfe(Decoder &d) {
   Type t = d.take_type();
   d.need_operands(4);
-  d.out.d = d.destination(0, t), d.out.a = d.source(1, t), d.out.b = d.source(2, Type::B32), d.out.c = d.source(3, Type::B32);
+  d.out.d = d.destination(0, t), d.out.a = d.source(1, t), d.out.b = d.source(2, Type::B32),
+  d.out.c = d.source(3, Type::B32);
   d.out.run = for_integer(d, t, [&]<typename T>() -> Handler {
-    if constexpr (sizeof(T) < 4) return d.unsupported(), nullptr;
-    else return lanewise<&bfe<T>>;
+    if constexpr (sizeof(T) < 4)
+      return d.unsupported(), nullptr;
+    else
+      return lanewise<&bfe<T>>;
   });
 }
 void decode_bfi(Decoder &d) {
@@ -331,9 +341,12 @@ void decode_bfi(Decoder &d) {
   d.need_operands(5);
   d.out.d = d.destination(0, t), d.out.a = d.source(1, t), d.out.b = d.source(2, t);
   d.out.c = d.source(3, Type::B32), d.out.e = d.source(4, Type::B32);
-  if (t == Type::B32) d.out.run = lanewise<&bfi<uint32_t>>;
-  else if (t == Type::B64) d.out.run = lanewise<&bfi<uint64_t>>;
-  else d.unsupported();
+  if (t == Type::B32)
+    d.out.run = lanewise<&bfi<uint32_t>>;
+  else if (t == Type::B64)
+    d.out.run = lanewise<&bfi<uint64_t>>;
+  else
+    d.unsupported();
 }
 void decode_fns(Decoder &d) {
   if (d.take_type() != Type::B32) d.unsupported();
@@ -352,9 +365,12 @@ void decode_szext(Decoder &d) {
   if (!wrap && !d.take("clamp")) d.fail("one of .clamp, .wrap is missing");
   Type t = d.take_type();
   operands(d, Type::B32, 2);
-  if (t == Type::S32) d.out.run = wrap ? lanewise<&extend_s<true>> : lanewise<&extend_s<false>>;
-  else if (t == Type::U32) d.out.run = wrap ? lanewise<&extend_u<true>> : lanewise<&extend_u<false>>;
-  else d.unsupported();
+  if (t == Type::S32)
+    d.out.run = wrap ? lanewise<&extend_s<true>> : lanewise<&extend_s<false>>;
+  else if (t == Type::U32)
+    d.out.run = wrap ? lanewise<&extend_u<true>> : lanewise<&extend_u<false>>;
+  else
+    d.unsupported();
 }
 void decode_prmt(Decoder &d) {
   if (d.take_type() != Type::B32) d.unsupported();
@@ -377,8 +393,8 @@ struct CompareHandlers {
 enum Element : int { kU16, kU32, kU64, kS16, kS32, kS64, kF32, kF64, kHalf, kBfloat };
 template <Compare C> CompareHandlers compare_handlers(std::string_view name) {
   return {name,
-          {setp<C, uint16_t>, setp<C, uint32_t>, setp<C, uint64_t>, setp<C, int16_t>, setp<C, int32_t>, setp<C, int64_t>,
-           setp<C, float>, setp<C, double>, setp<C, Half>, setp<C, Bfloat>},
+          {setp<C, uint16_t>, setp<C, uint32_t>, setp<C, uint64_t>, setp<C, int16_t>, setp<C, int32_t>,
+           setp<C, int64_t>, setp<C, float>, setp<C, double>, setp<C, Half>, setp<C, Bfloat>},
           {set<C, uint16_t>, set<C, uint32_t>, set<C, uint64_t>, set<C, int16_t>, set<C, int32_t>, set<C, int64_t>,
            set<C, float>, set<C, double>, set<C, Half>, set<C, Bfloat>}};
 }
@@ -465,10 +481,10 @@ void decode_set(Decoder &d) {
   d.out.mode[5] = ftz && t == Type::F32;
   bool to_float = type_class(result) == TypeClass::Float;
   d.out.d = d.destination(0, result), d.out.a = d.source(1, t), d.out.b = d.source(2, t);
-  d.out.imm = !to_float                                     ? (type_bits(result) == 16 ? 0xffff : 0xffffffff)
-              : result == Type::F32                         ? 0x3f800000
+  d.out.imm = !to_float                                      ? (type_bits(result) == 16 ? 0xffff : 0xffffffff)
+              : result == Type::F32                          ? 0x3f800000
               : result == Type::F16 || result == Type::F16x2 ? 0x3c00
-                                                            : 0x3f80;
+                                                             : 0x3f80;
   if (pair) {
     if (ftz || (result != t && type_class(result) == TypeClass::Float)) d.unsupported();
     if (!to_float) d.out.imm = 0xffff;

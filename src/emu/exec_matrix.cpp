@@ -1,6 +1,6 @@
-// ldmatrix, stmatrix, movmatrix of 8x8 matrices of 16-bit elements. Row r of matrix k is the 16 bytes at the address that
-// lane 8k + r gives; lane l holds of each matrix the elements (l / 4, 2 (l % 4)) and the next one, lower half first; with
-// .trans those of the transpose.
+// ldmatrix, stmatrix, movmatrix of 8x8 matrices of 16-bit elements. Row r of matrix k is the 16 bytes at the address
+// that lane 8k + r gives; lane l holds of each matrix the elements (l / 4, 2 (l % 4)) and the next one, lower half
+// first; with .trans those of the transpose.
 #include "emu/access.h"
 #include "emu/families.h"
 #include "emu/lanes.h"

@@ -16,7 +16,8 @@ bool find(Warp &w, const Inst &i, int lane, Block *&in, uint32_t &own) {
   Space space = Space(i.mode[0]);
   if (space == Space::Generic) {
     if (address - kSharedWindow >= kWindowBytes) {
-      w.error(ErrorKind::OutOfBounds, lane, address, fmt::format("the mbarrier at {:#x} does not lie in shared memory", address));
+      w.error(ErrorKind::OutOfBounds, lane, address,
+              fmt::format("the mbarrier at {:#x} does not lie in shared memory", address));
       return false;
     }
     address -= kSharedWindow;
@@ -38,7 +39,8 @@ void init(Warp &w, const Inst &i, uint32_t mask) {
     if (!locate(w, i, lane, AccessKind::BarrierInit, in, at)) return;
     int64_t count = value(w, i.b, lane);
     if (count < 1 || count > kMostArrivals)
-      return w.error(ErrorKind::MbarrierMisuse, lane, generic_shared(*in, at), fmt::format("mbarrier.init with a count of {}, not within 1..2^20-1", count));
+      return w.error(ErrorKind::MbarrierMisuse, lane, generic_shared(*in, at),
+                     fmt::format("mbarrier.init with a count of {}, not within 1..2^20-1", count));
     Mbarrier m;
     m.expected = m.pending = count;
     m.stream = w.block->cluster->clocks.new_component();
@@ -54,7 +56,8 @@ void inval(Warp &w, const Inst &i, uint32_t mask) {
     Mbarrier *m = find_mbarrier(*in, at, w, lane);
     if (!m) return;
     if (m->tx != 0 || !m->in_flight.empty())
-      return w.error(ErrorKind::MbarrierMisuse, lane, generic_shared(*in, at), fmt::format("mbarrier.inval while copies are in flight ({} bytes expected)", m->tx));
+      return w.error(ErrorKind::MbarrierMisuse, lane, generic_shared(*in, at),
+                     fmt::format("mbarrier.inval while copies are in flight ({} bytes expected)", m->tx));
     in->mbarriers.erase(at);
   }
 }
@@ -72,11 +75,15 @@ void arrive(Warp &w, const Inst &i, uint32_t mask) {
     uint64_t state = make_state(*m);
     Clocks &clocks = w.block->cluster->clocks;
     int32_t warp = w.block->clock_index(w);
-    if (!i.mode[2]) clocks.release(warp, uint32_t(1) << lane, m->arriving);
-    else if (const View *v = clocks.fence_view(warp, lane)) m->arriving.join(*v);
+    if (!i.mode[2])
+      clocks.release(warp, uint32_t(1) << lane, m->arriving);
+    else if (const View *v = clocks.fence_view(warp, lane))
+      m->arriving.join(*v);
     if (i.mode[3] && !mbarrier_add_tx(*in, at, *m, value(w, i.b, lane), w, lane)) return;
     if (i.mode[4] && count >= m->pending && m->tx == 0)
-      return w.error(ErrorKind::MbarrierMisuse, lane, generic_shared(*in, at), fmt::format("arrive.noComplete of {} completes the phase ({} arrivals are missing)", count, m->pending));
+      return w.error(
+          ErrorKind::MbarrierMisuse, lane, generic_shared(*in, at),
+          fmt::format("arrive.noComplete of {} completes the phase ({} arrivals are missing)", count, m->pending));
     if (i.mode[5]) m->expected -= count;
     if (!mbarrier_arrive(*in, at, *m, count, w, lane)) return;
     if (i.n) w.row<uint64_t>(i.d)[lane] = state;
@@ -100,8 +107,9 @@ int phase_complete(Warp &w, const Inst &i, int lane, Block &in, uint32_t at, Mba
   if (!i.mode[3]) { // by state: the current phase or the one before
     uint64_t phase = state_phase(w.row<uint64_t>(i.b)[lane]);
     if (phase + 1 < m.phase || phase > m.phase) {
-      w.error(ErrorKind::MbarrierMisuse, lane, generic_shared(in, at),
-              fmt::format("wait for phase {} by its state, but the mbarrier at {:#x} is in phase {}", phase, at, m.phase));
+      w.error(
+          ErrorKind::MbarrierMisuse, lane, generic_shared(in, at),
+          fmt::format("wait for phase {} by its state, but the mbarrier at {:#x} is in phase {}", phase, at, m.phase));
       return -1;
     }
     return phase < m.phase;
@@ -118,7 +126,8 @@ int phase_complete(Warp &w, const Inst &i, int lane, Block &in, uint32_t at, Mba
   int64_t current = int64_t(m.phase);
   if (seen != m.seen.end() && uint64_t((seen->second + 1) & 1) == parity && current > seen->second + 2) {
     w.error(ErrorKind::MbarrierMisuse, lane, generic_shared(in, at),
-            fmt::format("the thread waits for phase {} of the mbarrier at {:#x}, which is in phase {} already: two or more behind, parity {} means another phase now",
+            fmt::format("the thread waits for phase {} of the mbarrier at {:#x}, which is in phase {} already: two or "
+                        "more behind, parity {} means another phase now",
                         seen->second + 1, at, m.phase, parity));
     return -1;
   }
@@ -126,8 +135,8 @@ int phase_complete(Warp &w, const Inst &i, int lane, Block &in, uint32_t at, Mba
   return complete;
 }
 
-// mode[3]: by parity. A wait that would answer "no" suspends its lanes until it can say "yes"; only when nothing else can
-// run is it told to say "no" (block.cpp), so that code with something else to do gets there.
+// mode[3]: by parity. A wait that would answer "no" suspends its lanes until it can say "yes"; only when nothing else
+// can run is it told to say "no" (block.cpp), so that code with something else to do gets there.
 void wait(Warp &w, const Inst &i, uint32_t mask) {
   uint32_t yes = 0;
   Block *in = nullptr;
@@ -141,7 +150,8 @@ void wait(Warp &w, const Inst &i, uint32_t mask) {
     if (!(told >> lane & 1)) {
       uint32_t same = 0;
       each_lane(lanes, [&](int l) {
-        bool equal = i.mode[1] ? value(w, i.a, l) == value(w, i.a, lane) : w.row<uint64_t>(i.a)[l] == w.row<uint64_t>(i.a)[lane];
+        bool equal =
+            i.mode[1] ? value(w, i.a, l) == value(w, i.a, lane) : w.row<uint64_t>(i.a)[l] == w.row<uint64_t>(i.a)[lane];
         same |= uint32_t(equal) << l;
       });
       note_shared(w, same, AccessKind::Barrier, *in, at, 8);
@@ -149,7 +159,8 @@ void wait(Warp &w, const Inst &i, uint32_t mask) {
       told |= same;
     }
     if (in != w.block)
-      return w.error(ErrorKind::MbarrierMisuse, lane, generic_shared(*in, at), "a thread may wait only at mbarriers of its own CTA");
+      return w.error(ErrorKind::MbarrierMisuse, lane, generic_shared(*in, at),
+                     "a thread may wait only at mbarriers of its own CTA");
     Mbarrier *m = find_mbarrier(*in, at, w, lane);
     int complete = m ? phase_complete(w, i, lane, *in, at, *m) : -1;
     if (complete < 0) return;
@@ -166,8 +177,10 @@ void wait(Warp &w, const Inst &i, uint32_t mask) {
     Mbarrier *m = barriers[size_t(first_lane(yes))];
     uint32_t group = 0;
     each_lane(yes, [&](int l) { group |= uint32_t(barriers[size_t(l)] == m) << l; });
-    if (i.mode[2]) each_lane(group, [&](int l) { clocks.note_relaxed(warp, l, m->released); });
-    else clocks.acquire(warp, group, w.live, m->released);
+    if (i.mode[2])
+      each_lane(group, [&](int l) { clocks.note_relaxed(warp, l, m->released); });
+    else
+      clocks.acquire(warp, group, w.live, m->released);
     yes &= ~group;
   }
 }
@@ -178,7 +191,9 @@ void pending_count(Warp &w, const Inst &i, uint32_t mask) {
 
 // ---- decoding
 void take_address(Decoder &d, int64_t k) {
-  Space space = d.take("shared::cluster") ? Space::SharedCluster : d.take("shared") || d.take("shared::cta") ? Space::Shared : Space::Generic;
+  Space space = d.take("shared::cluster")                   ? Space::SharedCluster
+                : d.take("shared") || d.take("shared::cta") ? Space::Shared
+                                                            : Space::Generic;
   Decoder::Address a = d.address(d.operand(k), space);
   d.out.a = a.row, d.out.imm = a.offset;
   d.out.mode[0] = uint8_t(space), d.out.mode[1] = !a.wide;
@@ -208,7 +223,8 @@ void decode_arrive(Decoder &d, bool drop) {
 }
 void decode(Decoder &d) {
   d.program().uses_copies = true;
-  std::string_view what = d.take_any({"init", "inval", "arrive", "arrive_drop", "expect_tx", "complete_tx", "test_wait", "try_wait", "pending_count"});
+  std::string_view what = d.take_any(
+      {"init", "inval", "arrive", "arrive_drop", "expect_tx", "complete_tx", "test_wait", "try_wait", "pending_count"});
   if (!d.take("b64")) d.fail(".b64 is missing");
   if (what == "arrive" || what == "arrive_drop") return decode_arrive(d, what == "arrive_drop");
   if (what == "init" || what == "inval") {

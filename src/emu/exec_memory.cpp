@@ -32,8 +32,10 @@ void load_elements(Warp &w, const Inst &i, int lane, const uint8_t *from) {
     uint64_t x = 0;
     std::memcpy(&x, from, size_t(bytes));
     if (i.mode[2] && bytes < 8) x = uint64_t(int64_t(x << (64 - 8 * bytes)) >> (64 - 8 * bytes));
-    if (i.mode[5] == 64) w.row<uint64_t>(rows[k])[lane] = x;
-    else w.row<uint32_t>(rows[k])[lane] = i.mode[5] == 16 ? uint16_t(x) : uint32_t(x);
+    if (i.mode[5] == 64)
+      w.row<uint64_t>(rows[k])[lane] = x;
+    else
+      w.row<uint32_t>(rows[k])[lane] = i.mode[5] == 16 ? uint16_t(x) : uint32_t(x);
   }
 }
 void store_elements(Warp &w, const Inst &i, int lane, uint8_t *to) {
@@ -78,8 +80,9 @@ void load(Warp &w, const Inst &i, uint32_t mask) {
 // Several lanes of one store at the same shared bytes: which value stays is undefined, so they must agree.
 bool same_place(Warp &w, int lane, int other, const Place &p, const uint8_t *value, int64_t bytes) {
   if (std::memcmp(p.bytes, value, size_t(bytes)) == 0) return true;
-  w.error(ErrorKind::SharedRace, lane, generic_shared(*p.shared_in, p.shared),
-          fmt::format("lanes {} and {} store different values to the same shared address {:#x}", other, lane, p.shared));
+  w.error(
+      ErrorKind::SharedRace, lane, generic_shared(*p.shared_in, p.shared),
+      fmt::format("lanes {} and {} store different values to the same shared address {:#x}", other, lane, p.shared));
   return false;
 }
 
@@ -170,8 +173,8 @@ template <bool Store> void decode_access(Decoder &d) {
   if (space == Space::Param && Store) d.fail("kernel parameters are read-only");
   d.out.list = d.add_list(rows), d.out.n = uint8_t(n);
   d.out.a = a.row, d.out.imm = a.offset;
-  d.out.mode = {uint8_t(space), uint8_t(bits / 8), type_class(t) == TypeClass::Signed, uint8_t(strength), !a.wide,
-                uint8_t(width <= 16 ? 16 : width)};
+  d.out.mode = {uint8_t(space),    uint8_t(bits / 8), type_class(t) == TypeClass::Signed,
+                uint8_t(strength), !a.wide,           uint8_t(width <= 16 ? 16 : width)};
   d.out.run = Store ? store : load;
   bool global = space == Space::Global || space == Space::Generic;
   if (!Store && strength != Strength::Weak && global) d.program().orders_blocks = true;
@@ -212,7 +215,10 @@ Strength take_strength(Decoder &d, bool store) {
   bool acquire = !store && d.take("acquire"), release = store && d.take("release");
   bool scoped = !d.take_any({"cta", "cluster", "gpu", "sys"}).empty();
   if ((relaxed || acquire || release) && !scoped) d.fail("the scope is missing");
-  return acquire ? Strength::Acquire : release ? Strength::Release : is_volatile || relaxed ? Strength::Relaxed : Strength::Weak;
+  return acquire                  ? Strength::Acquire
+         : release                ? Strength::Release
+         : is_volatile || relaxed ? Strength::Relaxed
+                                  : Strength::Weak;
 }
 
 void register_memory(DecodeTable &t) {

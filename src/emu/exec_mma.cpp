@@ -41,7 +41,8 @@ Operands operands(Warp &w, const Inst &i) {
   int m = i.mode[0], k = i.mode[1] * 4;
   bool containers = i.mode[5] & kContainers;
   Operands o;
-  o.na = m * k * element_bits(Type(i.mode[2]), containers) / 32 / 32, o.nb = 8 * k * element_bits(Type(i.mode[3]), containers) / 32 / 32;
+  o.na = m * k * element_bits(Type(i.mode[2]), containers) / 32 / 32,
+  o.nb = 8 * k * element_bits(Type(i.mode[3]), containers) / 32 / 32;
   if (Type(i.mode[2]) == Type::F64) o.na /= 2, o.nb /= 2;
   o.nc = accumulator_registers(Type(i.mode[4]), m);
   o.d = list, o.a = o.d + o.nc, o.b = o.a + o.na, o.c = o.b + o.nb, o.scale = o.c + o.nc;
@@ -68,7 +69,8 @@ struct Tables {
   }
   static double six_bits(uint32_t c, int mantissa, int min_exponent) {
     uint32_t e = (c & 31) >> mantissa, m = c & ((1u << mantissa) - 1);
-    double x = e ? std::ldexp(double(m | 1u << mantissa), int(e) - 1 + min_exponent - mantissa) : std::ldexp(double(m), min_exponent - mantissa);
+    double x = e ? std::ldexp(double(m | 1u << mantissa), int(e) - 1 + min_exponent - mantissa)
+                 : std::ldexp(double(m), min_exponent - mantissa);
     return c & 32 ? -x : x;
   }
 };
@@ -108,7 +110,8 @@ void load_float(Warp &w, const Inst &i, const Operands &o, FloatTile &t) {
     const uint32_t *reg = w.row<uint32_t>(o.b[r]);
     int e = 32 / bits_b;
     for (int l = 0; l < 32; l++)
-      for (int j = 0; j < e; j++) t.b[4 * e * r + e * (l % 4) + j][l / 4] = element_value(tb, reg[l] >> j * bits_b & mask_b, containers);
+      for (int j = 0; j < e; j++)
+        t.b[4 * e * r + e * (l % 4) + j][l / 4] = element_value(tb, reg[l] >> j * bits_b & mask_b, containers);
   }
   for (int l = 0; l < 32; l++)
     for (int k = 0; k < m / 4; k++) {
@@ -122,8 +125,10 @@ void store_float(Warp &w, const Inst &i, const Operands &o, const FloatTile &t) 
     uint32_t half[2] = {0, 0};
     for (int k = 0; k < i.mode[0] / 4; k++) {
       double x = t.c[l / 4 + 8 * (k / 2)][2 * (l % 4) + k % 2];
-      if (Type(i.mode[4]) == Type::F16) half[k / 2] |= uint32_t(to_half(x)) << 16 * (k % 2);
-      else w.row<uint32_t>(o.d[k])[l] = x != x ? kNan32 : std::bit_cast<uint32_t>(float(x));
+      if (Type(i.mode[4]) == Type::F16)
+        half[k / 2] |= uint32_t(to_half(x)) << 16 * (k % 2);
+      else
+        w.row<uint32_t>(o.d[k])[l] = x != x ? kNan32 : std::bit_cast<uint32_t>(float(x));
     }
     if (Type(i.mode[4]) == Type::F16)
       for (int r = 0; r < o.nc; r++) w.row<uint32_t>(o.d[r])[l] = half[r];
@@ -135,7 +140,9 @@ void store_float(Warp &w, const Inst &i, const Operands &o, const FloatTile &t) 
 bool apply_scales(Warp &w, const Inst &i, const Operands &o, FloatTile &t) {
   int k = i.mode[1] * 4, blocks = i.n, each = k / blocks;
   bool ue4m3 = i.d != 0;
-  auto scale = [&](uint32_t bits, int at) { return decode_float(ue4m3 ? DType::UE4M3 : DType::UE8M0, bits >> 8 * at & 255); };
+  auto scale = [&](uint32_t bits, int at) {
+    return decode_float(ue4m3 ? DType::UE4M3 : DType::UE8M0, bits >> 8 * at & 255);
+  };
   uint32_t byte_a = w.row<uint32_t>(o.scale[1])[0], thread_a = w.row<uint32_t>(o.scale[2])[0];
   uint32_t byte_b = w.row<uint32_t>(o.scale[4])[0], thread_b = w.row<uint32_t>(o.scale[5])[0];
   if (thread_a > 1 || thread_b > 3 || byte_a + uint32_t(blocks) > 4 || byte_b + uint32_t(blocks) > 4) {
@@ -146,7 +153,8 @@ bool apply_scales(Warp &w, const Inst &i, const Operands &o, FloatTile &t) {
     for (int q = 0; q < k; q++)
       t.a[r][q] *= scale(w.row<uint32_t>(o.scale[0])[4 * (r % 8) + 2 * int(thread_a) + r / 8], int(byte_a) + q / each);
   for (int n = 0; n < 8; n++)
-    for (int q = 0; q < k; q++) t.b[q][n] *= scale(w.row<uint32_t>(o.scale[3])[4 * n + int(thread_b)], int(byte_b) + q / each);
+    for (int q = 0; q < k; q++)
+      t.b[q][n] *= scale(w.row<uint32_t>(o.scale[3])[4 * n + int(thread_b)], int(byte_b) + q / each);
   return true;
 }
 
@@ -211,7 +219,8 @@ void mma_int(Warp &w, const Inst &i, uint32_t mask) {
   bool binary = bits == 1, conjunction = i.mode[5] & kAndPopc;
   for (int r = 0; r < m; r++)
     for (int q = 0; q < k; q++)
-      for (int n = 0; n < 8; n++) c[r][n] += binary ? (conjunction ? a[r][q] & b[q][n] : a[r][q] ^ b[q][n]) : int32_t(a[r][q]) * b[q][n];
+      for (int n = 0; n < 8; n++)
+        c[r][n] += binary ? (conjunction ? a[r][q] & b[q][n] : a[r][q] ^ b[q][n]) : int32_t(a[r][q]) * b[q][n];
   for (int l = 0; l < 32; l++)
     for (int q = 0; q < m / 4; q++) {
       int64_t x = c[l / 4 + 8 * (q / 2)][2 * (l % 4) + q % 2];
@@ -251,7 +260,9 @@ const Legal kLegal[] = {
     {"m16n8k256", {16, 8, 256}, {Type::B1}, {Type::S32}},
 };
 const std::initializer_list<Type> kF8f6f4 = {Type::E4M3, Type::E5M2, Type::E3M2, Type::E2M3, Type::E2M1};
-bool contains(const std::initializer_list<Type> &list, Type t) { return std::find(list.begin(), list.end(), t) != list.end(); }
+bool contains(const std::initializer_list<Type> &list, Type t) {
+  return std::find(list.begin(), list.end(), t) != list.end();
+}
 
 // Chooses the shape; false if the combination is not in the manual's tables.
 bool choose(std::string_view shape, std::string_view kind, Type td, Type ta, Type tb, Shape &size) {
@@ -265,7 +276,8 @@ bool choose(std::string_view shape, std::string_view kind, Type td, Type ta, Typ
     return shape == "m16n8k64" && ta == Type::E2M1 && tb == Type::E2M1 && td == Type::F32;
   }
   for (const Legal &l : kLegal) {
-    if (l.shape != shape || !contains(l.elements, ta) || !contains(l.elements, tb) || !contains(l.accumulators, td)) continue;
+    if (l.shape != shape || !contains(l.elements, ta) || !contains(l.elements, tb) || !contains(l.accumulators, td))
+      continue;
     bool mixes = ta != tb && (ta == Type::F16 || ta == Type::F64);
     size = l.size;
     return !mixes;
@@ -293,14 +305,21 @@ void decode(Decoder &d) {
     bool eight = kind == "kind::mxf8f6f4", nvf4 = kind == "kind::mxf4nvf4";
     if (scale.empty()) scale = eight ? "scale_vec::1X" : "scale_vec::2X";
     blocks = scale == "scale_vec::1X" ? 1 : scale == "scale_vec::2X" ? 2 : scale == "scale_vec::4X" ? 4 : 0;
-    bool fits = eight ? blocks == 1 && ts == Type::UE8M0 : blocks == 2 ? ts == Type::UE8M0 : nvf4 && blocks == 4 && ts == Type::UE4M3;
+    bool fits = eight         ? blocks == 1 && ts == Type::UE8M0
+                : blocks == 2 ? ts == Type::UE8M0
+                              : nvf4 && blocks == 4 && ts == Type::UE4M3;
     if (!fits || kind == "kind::f8f6f4" || kind.empty()) return d.unsupported();
   } else if (kind.starts_with("kind::mx")) {
     return d.unsupported();
   }
   bool containers = kind == "kind::f8f6f4" || kind == "kind::mxf8f6f4";
-  d.out.mode = {uint8_t(size.m), uint8_t(size.k / 4), uint8_t(ta), uint8_t(tb), uint8_t(td),
-                uint8_t((satfinite ? kSatfinite : 0) | (bit_op == "and" ? kAndPopc : 0) | (containers ? kContainers : 0) | (scaled ? kScaled : 0))};
+  d.out.mode = {uint8_t(size.m),
+                uint8_t(size.k / 4),
+                uint8_t(ta),
+                uint8_t(tb),
+                uint8_t(td),
+                uint8_t((satfinite ? kSatfinite : 0) | (bit_op == "and" ? kAndPopc : 0) |
+                        (containers ? kContainers : 0) | (scaled ? kScaled : 0))};
   d.out.n = uint8_t(blocks), d.out.d = ts == Type::UE4M3;
 
   d.need_operands(scaled ? 8 : 4);

@@ -31,9 +31,12 @@ void pack(Warp &w, const Inst &i, uint32_t mask) {
   each_lane(mask, [&](int l) {
     uint64_t half[2] = {0, 0};
     for (int k = 0; k < i.n; k++) half[k * bits / 64] |= get(w, rows[k], bits, l) << k * bits % 64;
-    if (i.mode[1] == 128) w.row<uint64_t>(i.d)[l] = half[0], w.row<uint64_t>(i.d)[l + 32] = half[1];
-    else if (i.mode[1] == 64) w.row<uint64_t>(i.d)[l] = half[0];
-    else w.row<uint32_t>(i.d)[l] = uint32_t(half[0]);
+    if (i.mode[1] == 128)
+      w.row<uint64_t>(i.d)[l] = half[0], w.row<uint64_t>(i.d)[l + 32] = half[1];
+    else if (i.mode[1] == 64)
+      w.row<uint64_t>(i.d)[l] = half[0];
+    else
+      w.row<uint32_t>(i.d)[l] = uint32_t(half[0]);
   });
 }
 void unpack(Warp &w, const Inst &i, uint32_t mask) {
@@ -45,8 +48,10 @@ void unpack(Warp &w, const Inst &i, uint32_t mask) {
     if (i.mode[1] == 128) half[1] = w.row<uint64_t>(i.a)[l + 32];
     for (int k = 0; k < i.n; k++) {
       uint64_t x = half[k * bits / 64] >> k * bits % 64 & field;
-      if (bits == 64) w.row<uint64_t>(rows[k])[l] = x;
-      else w.row<uint32_t>(rows[k])[l] = uint32_t(x);
+      if (bits == 64)
+        w.row<uint64_t>(rows[k])[l] = x;
+      else
+        w.row<uint32_t>(rows[k])[l] = uint32_t(x);
     }
   });
 }
@@ -55,8 +60,10 @@ void unpack(Warp &w, const Inst &i, uint32_t mask) {
 void read_clock(Warp &w, const Inst &i, uint32_t mask) {
   uint64_t t = uint64_t(w.block->instructions + w.executed);
   each_lane(mask, [&](int l) {
-    if (i.mode[1]) w.row<uint64_t>(i.d)[l] = t;
-    else w.row<uint32_t>(i.d)[l] = uint32_t(i.mode[0] ? t >> 32 : t);
+    if (i.mode[1])
+      w.row<uint64_t>(i.d)[l] = t;
+    else
+      w.row<uint32_t>(i.d)[l] = uint32_t(i.mode[0] ? t >> 32 : t);
   });
 }
 
@@ -84,16 +91,20 @@ void decode_mov(Decoder &d) {
                                                : std::nullopt;
     if (!element) return d.fail("{} elements do not make {} bits", n, bits);
     std::vector<uint32_t> rows;
-    for (const PtxOperand *o : d.elements(packs ? 1 : 0)) rows.push_back(packs ? d.source(*o, *element) : d.destination(*o, *element));
+    for (const PtxOperand *o : d.elements(packs ? 1 : 0))
+      rows.push_back(packs ? d.source(*o, *element) : d.destination(*o, *element));
     d.out.list = d.add_list(rows), d.out.n = uint8_t(n);
     d.out.mode[0] = uint8_t(each), d.out.mode[1] = uint8_t(bits);
-    if (packs) d.out.d = d.destination(0, t), d.out.run = pack;
-    else d.out.a = d.source(1, t), d.out.run = unpack;
+    if (packs)
+      d.out.d = d.destination(0, t), d.out.run = pack;
+    else
+      d.out.a = d.source(1, t), d.out.run = unpack;
     return;
   }
   d.out.d = d.destination(0, t);
   if (src.kind == PtxOperand::Kind::Symbol) {
-    bool wide = src.name == "%clock64" || src.name == "%globaltimer", upper = src.name == "%clock_hi" || src.name == "%globaltimer_hi";
+    bool wide = src.name == "%clock64" || src.name == "%globaltimer",
+         upper = src.name == "%clock_hi" || src.name == "%globaltimer_hi";
     if (wide || upper || src.name == "%clock" || src.name == "%globaltimer_lo") {
       if (bits != (wide ? 64 : 32)) d.fail("`{}` has {} bits", src.name, wide ? 64 : 32);
       d.out.mode[0] = upper, d.out.mode[1] = wide;
@@ -120,7 +131,10 @@ std::optional<Space> take_space(Decoder &d) {
   return std::nullopt;
 }
 uint64_t window(Space s) {
-  return s == Space::Shared || s == Space::SharedCluster ? kSharedWindow : s == Space::Local ? kLocalWindow : s == Space::Param ? kParamWindow : 0;
+  return s == Space::Shared || s == Space::SharedCluster ? kSharedWindow
+         : s == Space::Local                             ? kLocalWindow
+         : s == Space::Param                             ? kParamWindow
+                                                         : 0;
 }
 void shift_window(Warp &w, const Inst &i, uint32_t mask) {
   uint64_t *d = w.row<uint64_t>(i.d), by = uint64_t(i.imm);

@@ -1,5 +1,5 @@
-// f16 and bf16, single and in pairs, f32x2, and pairs of 16-bit integers. Every 16-bit result is the exact result rounded
-// once: products and sums are formed in double, to odd where they do not fit.
+// f16 and bf16, single and in pairs, f32x2, and pairs of 16-bit integers. Every 16-bit result is the exact result
+// rounded once: products and sums are formed in double, to odd where they do not fit.
 #include "emu/families.h"
 #include "emu/lanes.h"
 #include "emu/number.h"
@@ -15,8 +15,10 @@ struct Modes {
 double widen(Half x) { return half_to_float(x.bits); }
 double widen(Bfloat x) { return bfloat_to_float(x.bits); }
 template <typename T> T narrow(double x) {
-  if constexpr (std::is_same_v<T, Half>) return {to_half(x)};
-  else return {to_bfloat(x)};
+  if constexpr (std::is_same_v<T, Half>)
+    return {to_half(x)};
+  else
+    return {to_bfloat(x)};
 }
 template <typename T> bool is_nan(T x) {
   return std::is_same_v<T, Half> ? (x.bits & 0x7fff) > 0x7c00 : (x.bits & 0x7fff) > 0x7f80;
@@ -80,7 +82,10 @@ template <Op O> void run_f32x2(Warp &w, const Inst &i, uint32_t mask) {
         return double(i.mode[0] ? flush_subnormal(x) : x);
       };
       double x = in(a[l]), y = in(b[l]), z = in(c[l]);
-      double exact = O == Op::Add ? odd_add(x, y) : O == Op::Sub ? odd_add(x, -y) : O == Op::Mul ? x * y : odd_add(x * y, z);
+      double exact = O == Op::Add   ? odd_add(x, y)
+                     : O == Op::Sub ? odd_add(x, -y)
+                     : O == Op::Mul ? x * y
+                                    : odd_add(x * y, z);
       float f = to_float(exact, Rounding(i.mode[5]));
       if (i.mode[0]) f = flush_subnormal(f);
       uint32_t bits = f != f ? kNan32 : std::bit_cast<uint32_t>(f);
@@ -123,7 +128,8 @@ template <Op O> void decode(Decoder &d) {
     if (d.out.mode[2] && t == Type::U16x2) d.unsupported();
     if constexpr (O == Op::Add || O == Op::Min || O == Op::Max || O == Op::Sub)
       d.out.run = t == Type::U16x2 ? run_int_pair<uint16_t, O> : run_int_pair<int16_t, O>;
-    else d.unsupported();
+    else
+      d.unsupported();
     return;
   }
   bool bf16 = t == Type::BF16 || t == Type::BF16x2, pair = t == Type::F16x2 || t == Type::BF16x2;
@@ -131,8 +137,10 @@ template <Op O> void decode(Decoder &d) {
   d.out.mode[0] = d.take("ftz");
   if (t == Type::F32x2) {
     if constexpr (O == Op::Add || O == Op::Sub || O == Op::Mul || O == Op::Fma) {
-      d.out.mode[5] =
-          uint8_t(r == "rz" ? Rounding::Zero : r == "rm" ? Rounding::Down : r == "rp" ? Rounding::Up : Rounding::Nearest);
+      d.out.mode[5] = uint8_t(r == "rz"   ? Rounding::Zero
+                              : r == "rm" ? Rounding::Down
+                              : r == "rp" ? Rounding::Up
+                                          : Rounding::Nearest);
       d.out.run = run_f32x2<O>;
     } else {
       d.unsupported();

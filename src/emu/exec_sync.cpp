@@ -14,16 +14,19 @@ constexpr uint32_t kWarpIncomplete = 0x100; // Split::object of lanes that wait 
 
 void Block::arrive(int32_t id, Warp &w, uint32_t lanes, int64_t count, bool wait) {
   int lane = first_lane(lanes);
-  if (id < 0 || id > 15) return w.error(ErrorKind::BarrierMisuse, lane, 0, fmt::format("barrier {} does not exist (0..15)", id));
+  if (id < 0 || id > 15)
+    return w.error(ErrorKind::BarrierMisuse, lane, 0, fmt::format("barrier {} does not exist (0..15)", id));
   if (count < 0 || count % 32 || count > grid.warps * 32)
     return w.error(ErrorKind::BarrierMisuse, lane, 0,
-                   fmt::format("barrier {}: the count {} is not a multiple of 32 within the {} threads of the block", id, count, grid.threads));
+                   fmt::format("barrier {}: the count {} is not a multiple of 32 within the {} threads of the block",
+                               id, count, grid.threads));
   Barrier &b = barriers[size_t(id)];
   bool everyone = count == 0;
   int64_t expected = everyone ? grid.warps * 32 : count;
   if (b.expected && b.expected != expected)
     return w.error(ErrorKind::BarrierMisuse, lane, 0,
-                   fmt::format("barrier {} is used with a count of {} while threads wait with a count of {}", id, expected, b.expected));
+                   fmt::format("barrier {} is used with a count of {} while threads wait with a count of {}", id,
+                               expected, b.expected));
   b.everyone = (b.expected == 0 || b.everyone) && everyone;
   b.expected = expected;
   b.arrived += 32; // by warps, whatever the number of its threads
@@ -51,8 +54,10 @@ void Block::complete_barrier(int32_t id) {
       const Inst &i = grid.program.code[size_t(s.pc)];
       Reduction r = Reduction(i.mode[3]);
       uint32_t p = (r == Reduction::And ? b.red_and : b.red_or) ? s.lanes : 0;
-      if (r == Reduction::Popc) each_lane(s.lanes, [&](int l) { w.row<uint32_t>(i.d)[l] = uint32_t(b.red_count); });
-      else if (r != Reduction::None) w.preds[i.d] = (w.preds[i.d] & ~s.lanes) | p;
+      if (r == Reduction::Popc)
+        each_lane(s.lanes, [&](int l) { w.row<uint32_t>(i.d)[l] = uint32_t(b.red_count); });
+      else if (r != Reduction::None)
+        w.preds[i.d] = (w.preds[i.d] & ~s.lanes) | p;
       s.waiting = Waiting::No;
       s.pc++;
     }
@@ -87,8 +92,8 @@ std::string Block::describe_waits() const {
       } else if (s.waiting == Waiting::Mbarrier) {
         auto m = mbarriers.find(s.object);
         if (m != mbarriers.end())
-          what = fmt::format("for phase {} of the mbarrier at {:#x} ({} of {} arrivals and {} bytes are missing)", s.phase,
-                             s.object, m->second.pending, m->second.expected, m->second.tx);
+          what = fmt::format("for phase {} of the mbarrier at {:#x} ({} of {} arrivals and {} bytes are missing)",
+                             s.phase, s.object, m->second.pending, m->second.expected, m->second.tx);
       } else if (s.waiting == Waiting::ClusterBarrier) {
         what = "at barrier.cluster.wait";
       } else {
@@ -110,9 +115,12 @@ void barrier(Warp &w, const Inst &i, uint32_t mask) {
   int lane = first_lane(mask);
   uint32_t id = w.row<uint32_t>(i.a)[lane], count = i.mode[2] ? w.row<uint32_t>(i.b)[lane] : 0;
   bool same = true;
-  each_lane(mask, [&](int l) { same &= w.row<uint32_t>(i.a)[l] == id && (!i.mode[2] || w.row<uint32_t>(i.b)[l] == count); });
-  if (!same) return w.error(ErrorKind::BarrierMisuse, lane, 0, "the lanes of the warp name different barriers or counts");
-  if (i.mode[2] && count == 0) return w.error(ErrorKind::BarrierMisuse, lane, 0, fmt::format("barrier {} with a count of 0", id));
+  each_lane(mask,
+            [&](int l) { same &= w.row<uint32_t>(i.a)[l] == id && (!i.mode[2] || w.row<uint32_t>(i.b)[l] == count); });
+  if (!same)
+    return w.error(ErrorKind::BarrierMisuse, lane, 0, "the lanes of the warp name different barriers or counts");
+  if (i.mode[2] && count == 0)
+    return w.error(ErrorKind::BarrierMisuse, lane, 0, fmt::format("barrier {} with a count of 0", id));
   uint32_t lanes = mask;
   if (i.mode[1]) {
     if (!w.converged(mask, false)) return;
@@ -127,8 +135,10 @@ void barrier(Warp &w, const Inst &i, uint32_t mask) {
     for (Split &s : w.splits) {
       if (s.waiting != Waiting::WarpSync || s.object != kWarpIncomplete + id) continue;
       s.object = id;
-      if (i.mode[0]) s.waiting = Waiting::Barrier;
-      else s.waiting = Waiting::No, s.pc++;
+      if (i.mode[0])
+        s.waiting = Waiting::Barrier;
+      else
+        s.waiting = Waiting::No, s.pc++;
     }
   }
   Block &block = *w.block;
@@ -158,7 +168,8 @@ void cluster_arrive(Warp &w, const Inst &i, uint32_t mask) {
   if (i.mode[1] && !w.converged(mask, false)) return;
   Cluster &c = *w.block->cluster;
   if (w.cluster_pending & mask)
-    return w.error(ErrorKind::BarrierMisuse, first_lane(mask), 0, "barrier.cluster.arrive twice without a wait between them");
+    return w.error(ErrorKind::BarrierMisuse, first_lane(mask), 0,
+                   "barrier.cluster.arrive twice without a wait between them");
   w.cluster_pending |= mask;
   w.cluster_generation = c.cluster_generation;
   w.cluster_arrived |= mask;
@@ -170,13 +181,16 @@ void cluster_wait(Warp &w, const Inst &i, uint32_t mask) {
   if (i.mode[1] && !w.converged(mask, false)) return;
   Cluster &c = *w.block->cluster;
   if (mask & ~w.cluster_pending)
-    return w.error(ErrorKind::BarrierMisuse, first_lane(mask), 0, "barrier.cluster.wait without barrier.cluster.arrive");
+    return w.error(ErrorKind::BarrierMisuse, first_lane(mask), 0,
+                   "barrier.cluster.wait without barrier.cluster.arrive");
   if (c.cluster_generation == w.cluster_generation) return w.wait(Waiting::ClusterBarrier, mask);
   w.cluster_pending &= ~mask;
   c.clocks.acquire(w.block->clock_index(w), mask, w.live, c.cluster_released);
 }
 
-void fence(Warp &w, const Inst &, uint32_t mask) { w.block->cluster->clocks.fence(w.block->clock_index(w), mask, w.live); }
+void fence(Warp &w, const Inst &, uint32_t mask) {
+  w.block->cluster->clocks.fence(w.block->clock_index(w), mask, w.live);
+}
 void proxy_fence(Warp &w, const Inst &, uint32_t mask) {
   w.block->cluster->clocks.proxy_fence(w.block->clock_index(w), mask, w.live);
 }
@@ -187,12 +201,15 @@ void map_address(Warp &w, const Inst &i, uint32_t mask) {
   size_t size = w.block->cluster->blocks.size();
   for (uint32_t m = mask; m; m &= m - 1) {
     int l = first_lane(m);
-    if (rank[l] >= size) return w.error(ErrorKind::OutOfBounds, l, 0, fmt::format("CTA {} of a cluster of {}", rank[l], size));
+    if (rank[l] >= size)
+      return w.error(ErrorKind::OutOfBounds, l, 0, fmt::format("CTA {} of a cluster of {}", rank[l], size));
     uint64_t a = i.mode[1] ? w.row<uint64_t>(i.a)[l] : w.row<uint32_t>(i.a)[l];
     uint64_t own = a & 0xffffff, r = own | uint64_t(rank[l] + 1) << 24;
     if (i.mode[0]) r += kSharedWindow;
-    if (i.mode[1]) w.row<uint64_t>(i.d)[l] = r;
-    else w.row<uint32_t>(i.d)[l] = uint32_t(r);
+    if (i.mode[1])
+      w.row<uint64_t>(i.d)[l] = r;
+    else
+      w.row<uint32_t>(i.d)[l] = uint32_t(r);
   }
 }
 void rank_of(Warp &w, const Inst &i, uint32_t mask) {
@@ -269,7 +286,8 @@ void decode_fence(Decoder &d) {
   if (d.take("proxy")) {
     if (d.take("async") || d.take("async::generic")) {
       bool global_only = d.take("global");
-      d.take_prefixed("shared::"), d.take_any({"acquire", "release"}), d.take_prefixed("sync_restrict"), d.take("cluster");
+      d.take_prefixed("shared::"), d.take_any({"acquire", "release"}), d.take_prefixed("sync_restrict"),
+          d.take("cluster");
       d.need_operands(0);
       d.out.run = global_only ? nothing : proxy_fence;
       return;

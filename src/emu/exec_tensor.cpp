@@ -1,6 +1,6 @@
-// Tensor copies (TMA) in tile mode. A box row is the box's extent in dimension 0; rows follow each other in shared memory
-// densely, dimension 1 fastest, and every 16-byte chunk goes where the swizzle of its address puts it. Elements outside of
-// the tensor are read as zero and not written; a load counts the bytes of the whole box.
+// Tensor copies (TMA) in tile mode. A box row is the box's extent in dimension 0; rows follow each other in shared
+// memory densely, dimension 1 fastest, and every 16-byte chunk goes where the swizzle of its address puts it. Elements
+// outside of the tensor are read as zero and not written; a load counts the bytes of the whole box.
 #include "emu/copy.h"
 #include "emu/lanes.h"
 #include "emu/tensor_map.h"
@@ -10,7 +10,7 @@ namespace tkc::emu {
 
 namespace {
 struct BoxRow {
-  uint8_t *global = nullptr;   // of the first element inside the tensor; null if the row lies outside
+  uint8_t *global = nullptr;    // of the first element inside the tensor; null if the row lies outside
   int64_t first = 0, bytes = 0; // byte range of the row that lies inside
 };
 struct Box {
@@ -27,7 +27,8 @@ bool find_map(Warp &w, int lane, uint64_t address, TensorMap &map) {
   if (!p.bytes) return false;
   std::optional<TensorMap> found = decode_tensor_map(p.bytes);
   std::string fault = found ? check_tensor_map(*found) : "there is none";
-  if (found && fault.empty() && dtype_bits(found->dtype) < 8) fault = fmt::format("elements of type {} are not supported", dtype_name(found->dtype));
+  if (found && fault.empty() && dtype_bits(found->dtype) < 8)
+    fault = fmt::format("elements of type {} are not supported", dtype_name(found->dtype));
   if (!fault.empty()) {
     w.error(ErrorKind::AsyncMisuse, lane, address, fmt::format("the tensor map at {:#x}: {}", address, fault));
     return false;
@@ -74,7 +75,8 @@ void load_box(const Box &box, uint8_t *shared, uint32_t at) {
   for (size_t r = 0; r < box.rows.size(); r++) {
     const BoxRow &row = box.rows[r];
     each_chunk(box, r, shared, at, [&](uint8_t *chunk, int64_t k) {
-      int64_t begin = std::max<int64_t>(k, row.first), end = row.global ? std::min<int64_t>(k + 16, row.first + row.bytes) : 0;
+      int64_t begin = std::max<int64_t>(k, row.first),
+              end = row.global ? std::min<int64_t>(k + 16, row.first + row.bytes) : 0;
       std::memset(chunk, 0, 16);
       if (begin < end) std::memcpy(chunk + (begin - k), row.global + (begin - row.first), size_t(end - begin));
     });
@@ -83,7 +85,8 @@ void load_box(const Box &box, uint8_t *shared, uint32_t at) {
 std::vector<uint8_t> take_box(const Box &box, uint8_t *shared, uint32_t at) {
   std::vector<uint8_t> out(size_t(box.bytes()));
   for (size_t r = 0; r < box.rows.size(); r++)
-    each_chunk(box, r, shared, at, [&](uint8_t *chunk, int64_t k) { std::memcpy(out.data() + int64_t(r) * box.row_bytes + k, chunk, 16); });
+    each_chunk(box, r, shared, at,
+               [&](uint8_t *chunk, int64_t k) { std::memcpy(out.data() + int64_t(r) * box.row_bytes + k, chunk, 16); });
   return out;
 }
 
@@ -100,8 +103,8 @@ std::optional<Type> reduction_type(DType t, AtomicOp op) {
   return std::nullopt;
 }
 
-// a shared address, b tensor map; list: mbarrier row, offsets of shared, map and mbarrier, then the coordinates; n rank;
-// mode: 0 load, 1 narrow addresses (bits: shared, mbarrier), 2 op + 1 (0 = copy)
+// a shared address, b tensor map; list: mbarrier row, offsets of shared, map and mbarrier, then the coordinates; n
+// rank; mode: 0 load, 1 narrow addresses (bits: shared, mbarrier), 2 op + 1 (0 = copy)
 void tensor_copy(Warp &w, const Inst &i, uint32_t mask) {
   const uint32_t *list = w.block->grid.program.lists.data() + i.list;
   auto address = [&](uint32_t row, bool narrow, uint32_t offset, int lane) {
@@ -113,7 +116,8 @@ void tensor_copy(Warp &w, const Inst &i, uint32_t mask) {
     uint64_t where = address(i.b, false, list[2], lane);
     if (!find_map(w, lane, where, map)) return;
     if (map.rank != i.n)
-      return w.error(ErrorKind::AsyncMisuse, lane, where, fmt::format("a {}d copy with a tensor map of rank {}", i.n, map.rank));
+      return w.error(ErrorKind::AsyncMisuse, lane, where,
+                     fmt::format("a {}d copy with a tensor map of rank {}", i.n, map.rank));
     std::array<int32_t, 5> at = {};
     for (int d = 0; d < i.n; d++) at[size_t(d)] = int32_t(w.row<uint32_t>(list[4 + d])[lane]);
     Box box;
@@ -132,12 +136,15 @@ void tensor_copy(Warp &w, const Inst &i, uint32_t mask) {
       if (w.block->stopped) return;
       continue;
     }
-    std::function<void(uint8_t *, const uint8_t *, int64_t)> put = [](uint8_t *d, const uint8_t *s, int64_t n) { std::memcpy(d, s, size_t(n)); };
+    std::function<void(uint8_t *, const uint8_t *, int64_t)> put = [](uint8_t *d, const uint8_t *s, int64_t n) {
+      std::memcpy(d, s, size_t(n));
+    };
     if (i.mode[2]) {
       AtomicOp op = AtomicOp(i.mode[2] - 1);
       std::optional<Type> t = reduction_type(map.dtype, op);
       if (!t || !atomic_fits(op, *t))
-        return w.error(ErrorKind::AsyncMisuse, lane, where, fmt::format("the reduction does not exist for elements of type {}", dtype_name(map.dtype)));
+        return w.error(ErrorKind::AsyncMisuse, lane, where,
+                       fmt::format("the reduction does not exist for elements of type {}", dtype_name(map.dtype)));
       put = [op, type = *t](uint8_t *d, const uint8_t *s, int64_t n) { make_reduction(op, type, n)(d, s); };
     }
     uint32_t stream, stamp = next_bulk_stamp(w, lane, stream);
@@ -147,7 +154,9 @@ void tensor_copy(Warp &w, const Inst &i, uint32_t mask) {
         w, lane, stamp, [box, taken, shared, own] { *taken = take_box(box, shared, own); },
         [box, taken, put] {
           for (size_t r = 0; r < box.rows.size(); r++)
-            if (box.rows[r].global) put(box.rows[r].global, taken->data() + int64_t(r) * box.row_bytes + box.rows[r].first, box.rows[r].bytes);
+            if (box.rows[r].global)
+              put(box.rows[r].global, taken->data() + int64_t(r) * box.row_bytes + box.rows[r].first,
+                  box.rows[r].bytes);
         });
   }
 }
@@ -174,7 +183,8 @@ void decode_tensor(Decoder &d, std::optional<AtomicOp> op) {
   std::string_view first = d.take_first({"global", "shared::cta", "shared::cluster"});
   std::string_view second = d.take_first({"global", "shared::cta", "shared::cluster"});
   bool load = second == "global", complete_tx = d.take("mbarrier::complete_tx::bytes"), group = d.take("bulk_group");
-  bool good = load ? !first.empty() && complete_tx && !group && !op : first == "global" && second == "shared::cta" && group && !complete_tx;
+  bool good = load ? !first.empty() && complete_tx && !group && !op
+                   : first == "global" && second == "shared::cta" && group && !complete_tx;
   d.take("tile");
   bool policy = d.take("L2::cache_hint");
   if (!good) return d.unsupported();
@@ -188,7 +198,8 @@ void decode_tensor(Decoder &d, std::optional<AtomicOp> op) {
   std::vector<uint32_t> list = {bar.row, word(shared.offset), word(map.offset), word(bar.offset)};
   list.insert(list.end(), coordinates.begin(), coordinates.end());
   d.out.a = shared.row, d.out.b = map.row, d.out.list = d.add_list(list), d.out.n = uint8_t(rank);
-  d.out.mode[0] = load, d.out.mode[1] = uint8_t(int(!shared.wide) | int(!bar.wide) << 1), d.out.mode[2] = op ? uint8_t(*op) + 1 : 0;
+  d.out.mode[0] = load, d.out.mode[1] = uint8_t(int(!shared.wide) | int(!bar.wide) << 1),
+  d.out.mode[2] = op ? uint8_t(*op) + 1 : 0;
   d.out.run = tensor_copy;
 }
 

@@ -1,5 +1,5 @@
-// Warp-wide instructions: shfl, vote, match, redux, activemask, elect. They exchange registers only: none of them orders
-// memory accesses of the lanes (bar.warp.sync does).
+// Warp-wide instructions: shfl, vote, match, redux, activemask, elect. They exchange registers only: none of them
+// orders memory accesses of the lanes (bar.warp.sync does).
 #include "emu/block.h"
 #include "emu/families.h"
 #include "emu/lanes.h"
@@ -40,7 +40,8 @@ template <Shuffle S> void shfl(Warp &w, const Inst &i, uint32_t mask) {
     }
     if (!inside) j = lane;
     if (!(members[lane] & lanes & uint32_t(1) << j)) {
-      w.error(ErrorKind::Divergence, lane, 0, fmt::format("lane {} takes the value of lane {}, which does not take part", lane, j));
+      w.error(ErrorKind::Divergence, lane, 0,
+              fmt::format("lane {} takes the value of lane {}, which does not take part", lane, j));
       return;
     }
     d[lane] = from[j];
@@ -185,7 +186,10 @@ void decode_vote(Decoder &d) {
   d.out.d = ballot ? d.destination(0, Type::B32) : uint32_t(d.predicate_destination(d.operand(0)));
   d.out.a = uint32_t(d.predicate(d.operand(1), negated)), d.out.b = d.source(2, Type::B32);
   d.out.mode[0] = negated;
-  d.out.run = ballot ? vote<Vote::Ballot> : mode == "all" ? vote<Vote::All> : mode == "any" ? vote<Vote::Any> : vote<Vote::Uni>;
+  d.out.run = ballot          ? vote<Vote::Ballot>
+              : mode == "all" ? vote<Vote::All>
+              : mode == "any" ? vote<Vote::Any>
+                              : vote<Vote::Uni>;
 }
 void decode_match(Decoder &d) {
   if (!need_sync(d)) return;
@@ -196,9 +200,12 @@ void decode_match(Decoder &d) {
   destination_pair(d, false);
   if (!all && d.out.mode[1]) d.fail("match.any has one destination");
   d.out.a = d.source(1, t), d.out.b = d.source(2, Type::B32);
-  if (t == Type::B32) d.out.run = all ? match<uint32_t, true> : match<uint32_t, false>;
-  else if (t == Type::B64) d.out.run = all ? match<uint64_t, true> : match<uint64_t, false>;
-  else d.unsupported();
+  if (t == Type::B32)
+    d.out.run = all ? match<uint32_t, true> : match<uint32_t, false>;
+  else if (t == Type::B64)
+    d.out.run = all ? match<uint64_t, true> : match<uint64_t, false>;
+  else
+    d.unsupported();
 }
 void decode_redux(Decoder &d) {
   if (!need_sync(d)) return;
@@ -208,10 +215,23 @@ void decode_redux(Decoder &d) {
   d.need_operands(3);
   d.out.d = d.destination(0, t), d.out.a = d.source(1, t), d.out.b = d.source(2, Type::B32);
   if ((d.out.mode[0] || d.out.mode[1]) && t != Type::F32) return d.unsupported();
-  if (t == Type::B32) d.out.run = op == "and" ? redux<Redux::And> : op == "or" ? redux<Redux::Or> : op == "xor" ? redux<Redux::Xor> : nullptr;
-  else if (t == Type::U32) d.out.run = op == "add" ? redux<Redux::Add> : op == "min" ? redux<Redux::MinU> : op == "max" ? redux<Redux::MaxU> : nullptr;
-  else if (t == Type::S32) d.out.run = op == "add" ? redux<Redux::Add> : op == "min" ? redux<Redux::MinS> : op == "max" ? redux<Redux::MaxS> : nullptr;
-  else if (t == Type::F32) d.out.run = op == "min" ? redux<Redux::MinF> : op == "max" ? redux<Redux::MaxF> : nullptr;
+  if (t == Type::B32)
+    d.out.run = op == "and"   ? redux<Redux::And>
+                : op == "or"  ? redux<Redux::Or>
+                : op == "xor" ? redux<Redux::Xor>
+                              : nullptr;
+  else if (t == Type::U32)
+    d.out.run = op == "add"   ? redux<Redux::Add>
+                : op == "min" ? redux<Redux::MinU>
+                : op == "max" ? redux<Redux::MaxU>
+                              : nullptr;
+  else if (t == Type::S32)
+    d.out.run = op == "add"   ? redux<Redux::Add>
+                : op == "min" ? redux<Redux::MinS>
+                : op == "max" ? redux<Redux::MaxS>
+                              : nullptr;
+  else if (t == Type::F32)
+    d.out.run = op == "min" ? redux<Redux::MinF> : op == "max" ? redux<Redux::MaxF> : nullptr;
   if (!d.out.run) d.unsupported();
 }
 void decode_activemask(Decoder &d) {

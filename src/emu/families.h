@@ -26,7 +26,8 @@ void decode_approximate_rcp(Decoder &d);
 void decode_approximate_sqrt(Decoder &d);
 
 inline void register_families(DecodeTable &t) {
-  register_integer(t), register_logic(t), register_float(t), register_packed(t), register_approx(t), register_convert(t);
+  register_integer(t), register_logic(t), register_float(t), register_packed(t), register_approx(t),
+      register_convert(t);
   register_move(t), register_memory(t), register_atomic(t), register_warp(t), register_matrix(t), register_mma(t);
   register_control(t), register_sync(t), register_mbarrier(t), register_copy(t);
 }

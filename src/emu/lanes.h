@@ -1,5 +1,5 @@
-// Running a scalar function over the lanes of a warp. `lanewise<f>` is a Handler for any `R f(A, B, C, D)` whose operands
-// are rows d, a, b, c, e of the instruction.
+// Running a scalar function over the lanes of a warp. `lanewise<f>` is a Handler for any `R f(A, B, C, D)` whose
+// operands are rows d, a, b, c, e of the instruction.
 #pragma once
 #include "emu/decode.h"
 #include "emu/exec.h"
@@ -27,14 +27,20 @@ struct Bfloat {
 template <typename T> struct Lane {
   using Row = std::conditional_t<(sizeof(T) > 4), uint64_t, uint32_t>;
   static T get(Row r) {
-    if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) return std::bit_cast<T>(r);
-    else if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, Bfloat>) return T{uint16_t(r)};
-    else return T(r);
+    if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>)
+      return std::bit_cast<T>(r);
+    else if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, Bfloat>)
+      return T{uint16_t(r)};
+    else
+      return T(r);
   }
   static Row put(T x) {
-    if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) return std::bit_cast<Row>(x);
-    else if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, Bfloat>) return x.bits;
-    else return Row(std::make_unsigned_t<T>(x));
+    if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>)
+      return std::bit_cast<Row>(x);
+    else if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, Bfloat>)
+      return x.bits;
+    else
+      return Row(std::make_unsigned_t<T>(x));
   }
 };
 

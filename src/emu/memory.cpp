@@ -7,7 +7,8 @@ namespace tkc::emu {
 
 uint64_t Memory::allocate(int64_t bytes, std::string name, Attributes attributes) {
   TKC_CHECK(bytes >= 0, "allocation of {} bytes", bytes);
-  TKC_CHECK(std::has_single_bit(uint64_t(attributes.alignment)), "alignment {} is not a power of two", attributes.alignment);
+  TKC_CHECK(std::has_single_bit(uint64_t(attributes.alignment)), "alignment {} is not a power of two",
+            attributes.alignment);
   constexpr uint64_t kGap = 1 << 16;
   auto a = std::make_unique<Allocation>();
   uint64_t unit = std::max<uint64_t>(1024, uint64_t(attributes.alignment) * 2);

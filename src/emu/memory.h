@@ -59,7 +59,7 @@ public:
   Symbols *symbols(uint64_t module_id);
 
 private:
-  uint64_t next_ = uint64_t(0x70) << 32; // beyond 32 bits: truncated addresses are found
+  uint64_t next_ = uint64_t(0x70) << 32;          // beyond 32 bits: truncated addresses are found
   std::vector<std::unique_ptr<Allocation>> list_; // by address
   std::map<uint64_t, Symbols> symbols_;
 };

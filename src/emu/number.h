@@ -33,8 +33,10 @@ inline uint32_t round_code(double x, const SmallFormat &f, Rounding mode) {
   uint64_t m = (bits & ((uint64_t(1) << 52) - 1)) | uint64_t(1) << 52;
   int shift = 52 - f.mantissa + (e < f.min_exponent ? f.min_exponent - e : 0);
   uint64_t kept, rest, half;
-  if (shift > 60) kept = 0, rest = 1, half = 2; // less than half a unit
-  else kept = m >> shift, rest = m & ((uint64_t(1) << shift) - 1), half = uint64_t(1) << (shift - 1);
+  if (shift > 60)
+    kept = 0, rest = 1, half = 2; // less than half a unit
+  else
+    kept = m >> shift, rest = m & ((uint64_t(1) << shift) - 1), half = uint64_t(1) << (shift - 1);
   bool up = false;
   switch (mode) {
   case Rounding::Nearest: up = rest > half || (rest == half && (kept & 1)); break;
@@ -46,8 +48,8 @@ inline uint32_t round_code(double x, const SmallFormat &f, Rounding mode) {
   uint64_t code = kept + up;
   if (e >= f.min_exponent) code += (uint64_t(e - f.min_exponent) << f.mantissa);
   if (code < infinity) return uint32_t(code);
-  bool to_infinity = mode == Rounding::Nearest || mode == Rounding::NearestAway ||
-                     mode == (negative ? Rounding::Down : Rounding::Up);
+  bool to_infinity =
+      mode == Rounding::Nearest || mode == Rounding::NearestAway || mode == (negative ? Rounding::Down : Rounding::Up);
   return to_infinity ? infinity : infinity - 1;
 }
 

@@ -26,16 +26,16 @@ std::string_view space_name(Space s);
 
 struct PtxOperand {
   enum class Kind : uint8_t {
-    Register,   // reg; negated for !%p
-    Integer,    // bits
-    Float32,    // 0f...: bits
-    Float64,    // 0d... or a decimal literal: bits of the double
-    Symbol,     // name (+ offset): variable, parameter, label, function or special register
-    Vector,     // {parts}
-    Address,    // [parts[0] + offset], and after a comma parts[1..]: coordinates of a tensor copy
-    Pair,       // parts[0] | parts[1]
-    Arguments,  // (parts): call
-    Sink,       // _
+    Register,  // reg; negated for !%p
+    Integer,   // bits
+    Float32,   // 0f...: bits
+    Float64,   // 0d... or a decimal literal: bits of the double
+    Symbol,    // name (+ offset): variable, parameter, label, function or special register
+    Vector,    // {parts}
+    Address,   // [parts[0] + offset], and after a comma parts[1..]: coordinates of a tensor copy
+    Pair,      // parts[0] | parts[1]
+    Arguments, // (parts): call
+    Sink,      // _
   };
   Kind kind = Kind::Integer;
   bool negated = false;
@@ -61,8 +61,8 @@ struct PtxVar {
   Space space = Space::Global;
   Type type = Type::B8;
   int64_t align = 1, bytes = 0;
-  bool external = false;         // .extern: dynamic shared memory
-  std::vector<uint8_t> init;     // empty: zero (global, const) or undefined (shared, local)
+  bool external = false;     // .extern: dynamic shared memory
+  std::vector<uint8_t> init; // empty: zero (global, const) or undefined (shared, local)
   struct Relocation {
     int64_t at;       // byte offset in init of a 64-bit address
     std::string name; // of the variable it points to
@@ -94,8 +94,8 @@ struct PtxParam {
   std::string name;
   Type type = Type::B8;
   int64_t align = 1, bytes = 0, offset = 0;
-  bool array = false;                // declared as .b8 name[N]
-  std::optional<Space> pointer;      // .ptr, and the space it names (Generic if none)
+  bool array = false;           // declared as .b8 name[N]
+  std::optional<Space> pointer; // .ptr, and the space it names (Generic if none)
 };
 
 struct PtxFunction {
@@ -118,7 +118,7 @@ struct PtxModule {
   std::string text; // owns every string_view of the tree
   std::string version, target;
   std::vector<PtxFunction> functions;
-  std::vector<PtxVar> vars; // .global, .const, .shared
+  std::vector<PtxVar> vars;       // .global, .const, .shared
   std::vector<std::string> files; // .file index -> name
 };
 

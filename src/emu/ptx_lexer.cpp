@@ -69,7 +69,8 @@ void Lexer::lex_number() {
     at_ += 2;
     uint64_t bits = 0;
     int digits = 0;
-    while (at_ < text_.size() && hex_digit(text_[at_]) >= 0) bits = bits << 4 | uint64_t(hex_digit(text_[at_++])), digits++;
+    while (at_ < text_.size() && hex_digit(text_[at_]) >= 0)
+      bits = bits << 4 | uint64_t(hex_digit(text_[at_++])), digits++;
     bool single = letter == 'f' || letter == 'F', is_double = letter == 'd' || letter == 'D';
     if (at_ < text_.size() && text_[at_] == 'U') at_++;
     bool good = single ? digits == 8 : is_double ? digits == 16 : digits > 0 && digits <= 16;

@@ -1,5 +1,5 @@
-// Statements of PTX: module directives, function headers, bodies. Expressions of initialisers and operands are here too;
-// the meaning of an opcode is the decoder's business (decode.h).
+// Statements of PTX: module directives, function headers, bodies. Expressions of initialisers and operands are here
+// too; the meaning of an opcode is the decoder's business (decode.h).
 #include "emu/ptx_ast.h"
 #include "emu/ptx_lexer.h"
 #include <bit>

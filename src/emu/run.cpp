@@ -28,7 +28,8 @@ std::string to_string(const Error &e) {
   std::string where;
   if (e.ptx_line) where += fmt::format("PTX line {}, ", e.ptx_line);
   if (!e.source_file.empty()) where += fmt::format("{}:{}, ", e.source_file, e.source_line);
-  where += fmt::format("block ({},{},{}), thread ({},{},{})", e.block[0], e.block[1], e.block[2], e.thread[0], e.thread[1], e.thread[2]);
+  where += fmt::format("block ({},{},{}), thread ({},{},{})", e.block[0], e.block[1], e.block[2], e.thread[0],
+                       e.thread[1], e.thread[2]);
   if (e.kind == ErrorKind::Launch) return fmt::format("error: {} [{}]", e.message, error_name(e.kind));
   return fmt::format("error: {} [{}] ({})", e.message, error_name(e.kind), where);
 }
@@ -81,13 +82,15 @@ std::string check_launch(const Program &p, const Launch &l, const Options &o) {
     if (l.block[d] < 1 || l.grid[d] < 0 || l.cluster[d] < 1) return "the sizes of block and cluster must be positive";
     threads *= l.block[d], cluster *= l.cluster[d];
     if (k.required_threads[d] && k.required_threads[d] != l.block[d])
-      return fmt::format("{} requires blocks of {}x{}x{} threads", k.name, k.required_threads[0], k.required_threads[1], k.required_threads[2]);
+      return fmt::format("{} requires blocks of {}x{}x{} threads", k.name, k.required_threads[0], k.required_threads[1],
+                         k.required_threads[2]);
     if (k.cluster[d] && k.cluster[d] != l.cluster[d])
       return fmt::format("{} requires clusters of {}x{}x{} blocks", k.name, k.cluster[0], k.cluster[1], k.cluster[2]);
     if (l.grid[d] % l.cluster[d]) return "the grid is not a multiple of the cluster";
   }
   if (threads > 1024) return fmt::format("{} threads a block, at most 1024 are possible", threads);
-  if (k.max_threads && threads > k.max_threads) return fmt::format("{} threads a block, {} allows {}", threads, k.name, k.max_threads);
+  if (k.max_threads && threads > k.max_threads)
+    return fmt::format("{} threads a block, {} allows {}", threads, k.name, k.max_threads);
   if (cluster > 16) return fmt::format("{} blocks a cluster, at most 16 are possible", cluster);
   if (l.grid[0] > 0x7fffffff || l.grid[1] > 65535 || l.grid[2] > 65535) return "the grid is too large";
   if (int64_t(l.params.size()) != k.param_bytes)
@@ -106,12 +109,15 @@ struct Result {
 
 class Run {
 public:
-  Run(const Grid &grid, int64_t clusters, int64_t size) : grid_(grid), size_(size), results_(size_t(clusters)), first_failed_(clusters) {}
+  Run(const Grid &grid, int64_t clusters, int64_t size)
+      : grid_(grid), size_(size), results_(size_t(clusters)), first_failed_(clusters) {}
 
   Report go(int threads) {
     int64_t n = int64_t(results_.size());
-    if (grid_.program.orders_blocks) interleaved();
-    else if (threads <= 1) worker();
+    if (grid_.program.orders_blocks)
+      interleaved();
+    else if (threads <= 1)
+      worker();
     else {
       std::vector<std::thread> pool;
       for (int t = 0; t < std::min<int64_t>(threads, n); t++) pool.emplace_back([this] { worker(); });
@@ -161,8 +167,10 @@ private:
     size_t turn = 0;
     while (first_failed_ == n) {
       if (turn >= live.size()) {
-        if (next < n && live.size() < kMostResident) live.push_back({next, std::make_unique<Cluster>(grid_, next, size_)}), next++;
-        else turn = 0;
+        if (next < n && live.size() < kMostResident)
+          live.push_back({next, std::make_unique<Cluster>(grid_, next, size_)}), next++;
+        else
+          turn = 0;
         if (live.empty()) return;
       }
       Live &l = live[turn];
@@ -183,12 +191,14 @@ private:
 };
 } // namespace
 
-Report run(const Module &module, std::string_view kernel, Memory &memory, const Launch &launch, const Options &options) {
+Report run(const Module &module, std::string_view kernel, Memory &memory, const Launch &launch,
+           const Options &options) {
   const Program *program = nullptr;
   for (const auto &p : module.programs)
     if (p->info.name == kernel) program = p.get();
   Report report;
-  std::string fault = program ? check_launch(*program, launch, options) : fmt::format("the module has no kernel `{}`", kernel);
+  std::string fault =
+      program ? check_launch(*program, launch, options) : fmt::format("the module has no kernel `{}`", kernel);
   if (!fault.empty()) {
     report.errors.push_back({ErrorKind::Launch, fault});
     return report;

@@ -48,9 +48,11 @@ bool is_fenced(const Clocks &clocks, const Access &earlier, const Access &a) {
 }
 } // namespace
 
-Shadow::Conflict Shadow::conflict(const Clocks &clocks, const State &s, const Access &a, bool fence_before_overwrite) const {
+Shadow::Conflict Shadow::conflict(const Clocks &clocks, const State &s, const Access &a,
+                                  bool fence_before_overwrite) const {
   bool barrier = on_barrier(a.kind);
-  if (a.kind == AccessKind::BarrierInit ? s.object : !barrier && s.object) return {Fault::Object, 0, s.accesses.front()};
+  if (a.kind == AccessKind::BarrierInit ? s.object : !barrier && s.object)
+    return {Fault::Object, 0, s.accesses.front()};
   if (barrier && a.kind != AccessKind::BarrierInit && !s.object) return {Fault::NoObject, 0, {}};
   bool needs_value = reads_only(a.kind) || a.kind == AccessKind::Atomic;
   if (needs_value && !s.written) return {Fault::Uninitialised, 0, {}};

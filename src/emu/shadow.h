@@ -1,6 +1,6 @@
-// Shadow of shared memory: for every byte the accesses that a later one may conflict with. A byte holds the number of an
-// immutable State; states are made on demand and the step (state, access) -> state is remembered, so that a wide access to
-// bytes of equal history costs one look-up.
+// Shadow of shared memory: for every byte the accesses that a later one may conflict with. A byte holds the number of
+// an immutable State; states are made on demand and the step (state, access) -> state is remembered, so that a wide
+// access to bytes of equal history costs one look-up.
 #pragma once
 #include "emu/clocks.h"
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace tkc::emu {
 enum class AccessKind : uint8_t {
   Read,
   Write,
-  Atomic,     // and strong (volatile, relaxed, acquire) loads: no race among each other
+  Atomic, // and strong (volatile, relaxed, acquire) loads: no race among each other
   StrongStore,
   CopyWrite,  // cp.async: generic proxy, but complete only when waited for
   AsyncRead,  // bulk copy from shared memory
@@ -23,10 +23,10 @@ enum class AccessKind : uint8_t {
 
 struct Access {
   AccessKind kind = AccessKind::Read;
-  uint16_t warp = 0;     // whose lanes access; of an asynchronous access: who issued it
-  uint32_t lanes = 0;    // of that warp
-  uint32_t stamp = 0;    // the warp's clock, or the position in the stream
-  uint32_t stream = 0;   // component of an asynchronous access; 0 = generic
+  uint16_t warp = 0;   // whose lanes access; of an asynchronous access: who issued it
+  uint32_t lanes = 0;  // of that warp
+  uint32_t stamp = 0;  // the warp's clock, or the position in the stream
+  uint32_t stream = 0; // component of an asynchronous access; 0 = generic
   int32_t pc = 0;
 };
 
@@ -41,7 +41,8 @@ public:
     Access other;       // the earlier access
   };
   // Notes the access and returns its first conflict. fence_before_overwrite: see Options.
-  Conflict access(const Clocks &clocks, const Access &access, int64_t offset, int64_t bytes, bool fence_before_overwrite);
+  Conflict access(const Clocks &clocks, const Access &access, int64_t offset, int64_t bytes,
+                  bool fence_before_overwrite);
 
 private:
   struct State {

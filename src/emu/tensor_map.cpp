@@ -26,10 +26,12 @@ std::string check_tensor_map(const TensorMap &m) {
   int64_t element = dtype_bytes(m.dtype);
   if (m.rank < 1 || m.rank > 5) return fmt::format("rank {} is not within 1..5", m.rank);
   if (m.address % 16) return fmt::format("the address {:#x} is not a multiple of 16", m.address);
-  if (m.swizzle != 0 && m.swizzle != 32 && m.swizzle != 64 && m.swizzle != 128) return fmt::format("there is no {}-byte swizzle", m.swizzle);
+  if (m.swizzle != 0 && m.swizzle != 32 && m.swizzle != 64 && m.swizzle != 128)
+    return fmt::format("there is no {}-byte swizzle", m.swizzle);
   for (int d = 0; d < m.rank; d++) {
     int64_t size = m.size[size_t(d)], box = m.box[size_t(d)], stride = m.stride[size_t(d)];
-    if (size < 1 || size > int64_t(1) << 32) return fmt::format("size {} of dimension {} is not within 1..2^32", size, d);
+    if (size < 1 || size > int64_t(1) << 32)
+      return fmt::format("size {} of dimension {} is not within 1..2^32", size, d);
     if (box < 1 || box > 256) return fmt::format("box {} of dimension {} is not within 1..256", box, d);
     if (d && (stride % 16 || stride < 1 || stride >= int64_t(1) << 40))
       return fmt::format("stride {} of dimension {} is not a multiple of 16 below 2^40", stride, d);
@@ -37,7 +39,8 @@ std::string check_tensor_map(const TensorMap &m) {
   if (m.stride[0] != element) return "the innermost dimension is not contiguous";
   int64_t inner = m.box[0] * element;
   if (inner % 16) return fmt::format("the inner box of {} bytes is not a multiple of 16", inner);
-  if (m.swizzle && inner > m.swizzle) return fmt::format("the inner box of {} bytes exceeds the swizzle of {}", inner, m.swizzle);
+  if (m.swizzle && inner > m.swizzle)
+    return fmt::format("the inner box of {} bytes exceeds the swizzle of {}", inner, m.swizzle);
   return "";
 }
 

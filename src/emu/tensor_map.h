@@ -1,5 +1,5 @@
-// Software tensor maps: what cuTensorMapEncodeTiled describes, as plain numbers in the same 128 bytes. The emulator reads
-// them where the hardware reads a CUtensorMap; the runtime encodes the same description for a GPU.
+// Software tensor maps: what cuTensorMapEncodeTiled describes, as plain numbers in the same 128 bytes. The emulator
+// reads them where the hardware reads a CUtensorMap; the runtime encodes the same description for a GPU.
 #pragma once
 #include "support/dtype.h"
 #include <array>

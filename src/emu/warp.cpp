@@ -88,7 +88,8 @@ bool Warp::select_split() {
   if (ready.empty()) return false;
   Cluster &c = *block->cluster;
   size_t chosen = ready.front(); // store_split appends, so this is round robin
-  if (ready.size() > 1 && c.grid.options.policy == Policy::Random) chosen = ready[size_t(c.random.below(int64_t(ready.size())))];
+  if (ready.size() > 1 && c.grid.options.policy == Policy::Random)
+    chosen = ready[size_t(c.random.below(int64_t(ready.size())))];
   load_split(chosen);
   if (pc == reconverge_pc && !reconverge()) return select_split();
   return true;
@@ -223,7 +224,8 @@ void Warp::exit(uint32_t lanes) {
   active &= ~lanes;
   drop_lanes(lanes);
   block->cluster->progress++;
-  if (block->grid.program.uses_copies) block->cluster->clocks.release(block->clock_index(*this), lanes, block->cluster->exit_view);
+  if (block->grid.program.uses_copies)
+    block->cluster->clocks.release(block->clock_index(*this), lanes, block->cluster->exit_view);
   // Lanes that wait for these at a warp-wide instruction or a barrier may go on now: they try again.
   for (Split &s : splits)
     if (s.waiting == Waiting::WarpSync) s.waiting = Waiting::No;
@@ -280,8 +282,9 @@ bool Warp::converged(uint32_t mask, bool all_present) {
                     : (missing & ~active) == 0 ? "its predicate is false"
                                                : "the warp is divergent";
   error(ErrorKind::Divergence, first_lane(mask), 0,
-        fmt::format("all lanes of the warp must execute this .aligned instruction together, but lanes {:#010x} do not: {}",
-                    missing, why));
+        fmt::format(
+            "all lanes of the warp must execute this .aligned instruction together, but lanes {:#010x} do not: {}",
+            missing, why));
   return false;
 }
 

@@ -30,7 +30,8 @@ Op *Builder::create(OpKind kind, std::vector<Value *> operands, Attrs attrs, Sou
   return op;
 }
 
-Op *Builder::create_typed(OpKind kind, std::vector<Value *> operands, std::vector<Type> results, Attrs attrs, SourceLoc loc) {
+Op *Builder::create_typed(OpKind kind, std::vector<Value *> operands, std::vector<Type> results, Attrs attrs,
+                          SourceLoc loc) {
   Op *op = function_.new_op(kind, loc);
   op->operands = std::move(operands);
   op->attrs = std::move(attrs);

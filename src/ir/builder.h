@@ -13,15 +13,17 @@ public:
   Function &function() { return function_; }
 
   // Makes, infers and links an op. Null if inference reported an error.
-  Op *create(OpKind kind, std::vector<Value *> operands, Attrs attrs, SourceLoc loc, std::span<const SourceLoc> locs = {});
-  Value *value(OpKind kind, std::vector<Value *> operands, Attrs attrs, SourceLoc loc, std::span<const SourceLoc> locs = {}) {
+  Op *create(OpKind kind, std::vector<Value *> operands, Attrs attrs, SourceLoc loc,
+             std::span<const SourceLoc> locs = {});
+  Value *value(OpKind kind, std::vector<Value *> operands, Attrs attrs, SourceLoc loc,
+               std::span<const SourceLoc> locs = {}) {
     Op *op = create(kind, std::move(operands), std::move(attrs), loc, locs);
     return op ? op->result() : nullptr;
   }
   // Links an op with result types given by the caller (control flow, ops made by passes).
   Op *create_typed(OpKind kind, std::vector<Value *> operands, std::vector<Type> results, Attrs attrs, SourceLoc loc);
 
-  Value *constant(DType t, double v, SourceLoc loc);  // scalar float constant
+  Value *constant(DType t, double v, SourceLoc loc);      // scalar float constant
   Value *constant_int(DType t, int64_t v, SourceLoc loc); // scalar integer or bool constant
 
 private:

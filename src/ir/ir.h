@@ -2,9 +2,9 @@
 //
 // Control ops and their regions
 //   for   operands lo, hi, step, inits...   block args iv, carried...   ends with yield carried...   results carried...
-//   while operands inits...   region 0: args carried..., ends with yield cond; region 1: args carried..., yield carried...
-//   if    operand cond (scalar bool)   two regions without args, each ends with yield results...
-//   return ends a function: no operands in a kernel, the results in a reference.
+//   while operands inits...   region 0: args carried..., ends with yield cond; region 1: args carried..., yield
+//   carried... if    operand cond (scalar bool)   two regions without args, each ends with yield results... return ends
+//   a function: no operands in a kernel, the results in a reference.
 // Conditions, bounds and scalars are block-uniform (rank 0).
 #pragma once
 #include "ir/attr.h"
@@ -32,11 +32,11 @@ enum class OpKind : uint16_t {
 
 struct Value {
   Type type;
-  Op *op = nullptr;       // the op that makes it, or null for a block argument
-  Block *block = nullptr; // of a block argument
-  int64_t index = 0;      // result number or argument number
-  std::string name;       // a hint from the source for printing
-  int64_t id = 0;         // unique in the function
+  Op *op = nullptr;                // the op that makes it, or null for a block argument
+  Block *block = nullptr;          // of a block argument
+  int64_t index = 0;               // result number or argument number
+  std::string name;                // a hint from the source for printing
+  int64_t id = 0;                  // unique in the function
   std::optional<RegLayout> layout; // set for every tile value from stage laid_out on
 
   bool is_arg() const { return op == nullptr; }
@@ -121,10 +121,10 @@ template <typename F> void walk(Block *block, F &&f) {
     for (Block *region : op->regions) walk(region, f);
   }
 }
-int64_t position(const Op *op);                      // index in its block
-void insert_before(Op *anchor, Op *op);              // links op into anchor's block
+int64_t position(const Op *op);         // index in its block
+void insert_before(Op *anchor, Op *op); // links op into anchor's block
 void insert_after(Op *anchor, Op *op);
-void erase(Op *op);                                  // unlinks; results must have no uses left
+void erase(Op *op);                                   // unlinks; results must have no uses left
 void replace_uses(Block *in, Value *from, Value *to); // in a block and everything nested
 // Uses of every value of a function: rebuilt on demand, valid until the next edit.
 struct Use {

@@ -1,4 +1,5 @@
-// Everything tkc knows about an op, in one initialiser: src/ops/<family>.cpp defines it, src/ir/ops.def is only the index.
+// Everything tkc knows about an op, in one initialiser: src/ops/<family>.cpp defines it, src/ir/ops.def is only the
+// index.
 #pragma once
 #include "ir/ir.h"
 #include "support/diagnostics.h"
@@ -94,21 +95,21 @@ using InterpFn = void(interp::Ctx &, const Op &);
 using LowerFn = void(codegen::LowerCtx &, const Op &);
 
 struct OpDef {
-  Text name;      // in IR text, unique
-  Text source;    // the call's name in .tk source; several ops may share one (max: two operands, or axis =); "-" none
+  Text name;   // in IR text, unique
+  Text source; // the call's name in .tk source; several ops may share one (max: two operands, or axis =); "-" none
   // "max(x: tile, axis: int, keep: bool = false)": parameters in order. Kinds: tile (a tile or scalar value),
   // scalar (rank 0), view (an indexed tensor), tensor, int, ints, bool, type, string, enum names separated by |.
   // The others than tile, scalar, view and tensor become attributes of the same name. `= value` makes one optional;
   // `tile?` an optional value; `tile...` any number. Operand names come from here.
   Text signature;
-  Text doc;       // what it means, with the mathematics; one paragraph
-  Text example;   // statements that run in a kernel body; lines starting with "# " are hidden in the manual
+  Text doc;     // what it means, with the mathematics; one paragraph
+  Text example; // statements that run in a kernel body; lines starting with "# " are hidden in the manual
   Effects effects = {};
   int min_sm = 80;
   LayoutRule layout = {};
-  // Bytes of block-shared scratch that the lowering needs with the layouts and attributes the op now has (exchange between
-  // warps); null: never any. Such a lowering writes the scratch at attribute `scratch_offset`, waits at a block barrier
-  // and reads it.
+  // Bytes of block-shared scratch that the lowering needs with the layouts and attributes the op now has (exchange
+  // between warps); null: never any. Such a lowering writes the scratch at attribute `scratch_offset`, waits at a block
+  // barrier and reads it.
   ScratchFn *scratch = nullptr;
   Fn<InferFn> infer;
   Fn<InterpFn> interp;
@@ -130,8 +131,8 @@ struct SigParam {
   enum class Kind : uint8_t { Tile, Scalar, View, Tensor, Int, Ints, Bool, Type, String, Enum } kind;
   std::string name;
   bool optional = false, variadic = false;
-  std::string default_text;           // "" if none
-  std::vector<std::string> choices;   // Enum
+  std::string default_text;         // "" if none
+  std::vector<std::string> choices; // Enum
   bool is_value() const { return kind <= Kind::Tensor; }
 };
 const std::vector<SigParam> &signature(OpKind kind);

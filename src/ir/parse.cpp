@@ -94,7 +94,8 @@ private:
   }
   bool accept_word(std::string_view w) {
     skip();
-    if (failed_ || text_.substr(pos_, w.size()) != w || (pos_ + w.size() < text_.size() && is_word(text_[pos_ + w.size()])))
+    if (failed_ || text_.substr(pos_, w.size()) != w ||
+        (pos_ + w.size() < text_.size() && is_word(text_[pos_ + w.size()])))
       return false;
     pos_ += w.size();
     return true;
@@ -116,17 +117,22 @@ private:
         continue;
       }
       char e = pos_ < text_.size() ? text_[pos_++] : '\0';
-      if (e == 'n') out += '\n';
-      else if (e == 't') out += '\t';
-      else if (e == 'r') out += '\r';
-      else if (e == '"' || e == '\\') out += e;
+      if (e == 'n')
+        out += '\n';
+      else if (e == 't')
+        out += '\t';
+      else if (e == 'r')
+        out += '\r';
+      else if (e == '"' || e == '\\')
+        out += e;
       else if (e == 'u' && pos_ + 4 <= text_.size()) {
         std::string hex(text_.substr(pos_, 4));
         char *end = nullptr;
         out += char(std::strtol(hex.c_str(), &end, 16));
         if (*end) fail("bad \\u in a string");
         pos_ += 4;
-      } else fail("bad escape in a string");
+      } else
+        fail("bad escape in a string");
     }
     return out;
   }
@@ -137,8 +143,10 @@ private:
     size_t end = pos_;
     if (end < text_.size() && text_[end] == '-') end++;
     size_t digits = end;
-    while (end < text_.size() && (is_digit(text_[end]) || text_[end] == '.' ||
-                                  (end > digits && (text_[end] == 'e' || ((text_[end] == '-' || text_[end] == '+') && text_[end - 1] == 'e')))))
+    while (
+        end < text_.size() &&
+        (is_digit(text_[end]) || text_[end] == '.' ||
+         (end > digits && (text_[end] == 'e' || ((text_[end] == '-' || text_[end] == '+') && text_[end - 1] == 'e')))))
       end++;
     return end == digits ? "" : std::string(text_.substr(pos_, end - pos_));
   }
@@ -172,9 +180,13 @@ private:
   SizeExpr size_expr(int level = 1, int64_t depth = 0) {
     using O = SizeExpr::Op;
     static const std::vector<std::pair<const char *, O>> levels[7] = {
-        {}, {{"||", O::Or}}, {{"&&", O::And}}, {{"==", O::Eq}, {"!=", O::Ne}},
+        {},
+        {{"||", O::Or}},
+        {{"&&", O::And}},
+        {{"==", O::Eq}, {"!=", O::Ne}},
         {{"<=", O::Le}, {">=", O::Ge}, {"<", O::Lt}, {">", O::Gt}},
-        {{"+", O::Add}, {"-", O::Sub}}, {{"*", O::Mul}, {"/", O::Div}, {"%", O::Rem}}};
+        {{"+", O::Add}, {"-", O::Sub}},
+        {{"*", O::Mul}, {"/", O::Div}, {"%", O::Rem}}};
     if (depth > kMaxDepth) return fail("nesting too deep"), SizeExpr();
     if (level == 7) return size_unary(depth + 1);
     SizeExpr e = size_expr(level + 1, depth);
@@ -262,8 +274,10 @@ private:
       if (t.find_first_of(".e") == t.npos) return integer();
       char *end = nullptr;
       double v = std::strtod(t.c_str(), &end);
-      if (*end) fail(fmt::format("`{}` is not a number", t));
-      else pos_ += t.size();
+      if (*end)
+        fail(fmt::format("`{}` is not a number", t));
+      else
+        pos_ += t.size();
       return v;
     }
     if (accept_word("strings")) {
@@ -288,7 +302,8 @@ private:
       skip();
       std::string text = raw_text();
       auto l = failed_ ? std::nullopt : SmemLayout::parse(text, s, elem);
-      if (!l) return fail(fmt::format("`{}` is not a shared-memory layout of shape {}", text, shape_str(s))), SmemLayout();
+      if (!l)
+        return fail(fmt::format("`{}` is not a shared-memory layout of shape {}", text, shape_str(s))), SmemLayout();
       l->bytes = bytes;
       l->alignment = alignment;
       return *l;
@@ -321,7 +336,8 @@ private:
     }
     if (accept_word("result")) return f_->result_names.push_back(name());
     if (accept_word("shared")) return void(f_->shared_bytes = integer());
-    fail("expected `param`, `size`, `bind`, `grid`, `order`, `persistent`, `warps`, `where`, `result`, `shared` or `body`");
+    fail("expected `param`, `size`, `bind`, `grid`, `order`, `persistent`, `warps`, `where`, `result`, `shared` or "
+         "`body`");
   }
   void param() {
     skip();
@@ -413,7 +429,8 @@ private:
     Op *op = f_->new_op(*kind, {});
     op->block = b;
     b->ops.push_back(op);
-    if (peek() == '%') do op->operands.push_back(use());
+    if (peek() == '%') do
+        op->operands.push_back(use());
       while (accept(","));
     if (!names.empty()) {
       expect(":");
@@ -423,7 +440,8 @@ private:
         v->index = int64_t(op->results.size());
         op->results.push_back(v);
       } while (accept(","));
-      if (op->results.size() != names.size()) fail(fmt::format("{} results and {} types", names.size(), op->results.size()));
+      if (op->results.size() != names.size())
+        fail(fmt::format("{} results and {} types", names.size(), op->results.size()));
     }
     if (peek() == '{')
       list("{", "}", [&] {

@@ -63,7 +63,8 @@ public:
     for (const auto &[name, text] : f.bindings) line(fmt::format("bind {} = {}", print_name(name), json_quote(text)));
     if (!f.grid.empty()) line("grid (" + join(f.grid, [](const SizeExpr &e) { return e.str(); }) + ")");
     if (!f.order.empty())
-      line(fmt::format("order {}({})", print_name(f.order), join(f.order_args, [](int64_t v) { return std::to_string(v); })));
+      line(fmt::format("order {}({})", print_name(f.order),
+                       join(f.order_args, [](int64_t v) { return std::to_string(v); })));
     if (f.persistent) line("persistent");
     if (f.warps) line(fmt::format("warps {}", f.warps));
     for (const SizeExpr &e : f.facts) line("where " + e.str());
@@ -83,7 +84,10 @@ public:
     if (!op.operands.empty()) out += " " + join(op.operands, [&](const Value *v) { return use(v); });
     if (!op.results.empty()) out += " : " + join(op.results, [](const Value *v) { return v->type.str(); });
     if (!op.attrs.list().empty())
-      out += " {" + join(op.attrs.list(), [](const auto &kv) { return print_name(kv.first) + " = " + print_attr(kv.second); }) + "}";
+      out +=
+          " {" +
+          join(op.attrs.list(), [](const auto &kv) { return print_name(kv.first) + " = " + print_attr(kv.second); }) +
+          "}";
     bool any_layout = false;
     for (const Value *v : op.results) any_layout |= v->layout.has_value();
     if (any_layout) {
@@ -112,10 +116,14 @@ private:
 
   // `(args) {` ops `}`, or `{` ops `}` without arguments.
   void region(const Block &block) {
-    if (!block.args.empty()) out_ += "(" + join(block.args, [&](const Value *v) {
-      std::string text = define(v) + " : " + v->type.str();
-      return v->layout ? text + " layout(" + v->layout->to_string() + ")" : text;
-    }) + ") ";
+    if (!block.args.empty())
+      out_ += "(" +
+              join(block.args,
+                   [&](const Value *v) {
+                     std::string text = define(v) + " : " + v->type.str();
+                     return v->layout ? text + " layout(" + v->layout->to_string() + ")" : text;
+                   }) +
+              ") ";
     out_ += "{\n";
     indent_++;
     for (const Op *op : block.ops) {

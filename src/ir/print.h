@@ -10,7 +10,8 @@
 //     where M % 4 == 0
 //     body (%x : tensor<bf16>[?, 4096], %M : i32) {
 //       %pid = program_id : i32 {axis = 0}
-//       %acc = for %lo, %M, %step, %init : tile<f32>[4, 64] {unroll = 2} layout(reg[..] lane[..] warp[..]) do (%k : i32, %acc.1 : tile<f32>[4, 64]) {
+//       %acc = for %lo, %M, %step, %init : tile<f32>[4, 64] {unroll = 2} layout(reg[..] lane[..] warp[..]) do (%k :
+//       i32, %acc.1 : tile<f32>[4, 64]) {
 //         yield %acc.1
 //       }
 //       return

@@ -47,7 +47,7 @@ SizeExpr SizeExpr::make(Op op, SizeExpr a, SizeExpr b) {
   bool one = b.is_const() && b.value() == 1;
   if (one && (op == Op::Mul || op == Op::Div || op == Op::CDiv)) return a;
   if (a.is_const() && a.value() == 1 && op == Op::Mul) return b;
-  if (b.is_const() && b.value() == 0 && (op == Op::Add || op == Op::Sub) ) return a;
+  if (b.is_const() && b.value() == 0 && (op == Op::Add || op == Op::Sub)) return a;
   if (a.is_const() && a.value() == 0 && op == Op::Add) return b;
   return SizeExpr(std::make_shared<const Node>(Node{op, 0, "", {std::move(a), std::move(b)}}));
 }

@@ -9,13 +9,13 @@
 namespace tkc::ir {
 
 enum Feature : uint32_t {
-  kLdmatrix = 1,    // ldmatrix, movmatrix
-  kCpAsync = 2,     // cp.async
-  kFp8 = 4,         // e4m3/e5m2 conversions and products
-  kStmatrix = 8,    // stmatrix
-  kTma = 16,        // bulk and tensor copies, mbarrier transactions
-  kCluster = 32,    // clusters, DSMEM
-  kElect = 64,      // elect.sync
+  kLdmatrix = 1,     // ldmatrix, movmatrix
+  kCpAsync = 2,      // cp.async
+  kFp8 = 4,          // e4m3/e5m2 conversions and products
+  kStmatrix = 8,     // stmatrix
+  kTma = 16,         // bulk and tensor copies, mbarrier transactions
+  kCluster = 32,     // clusters, DSMEM
+  kElect = 64,       // elect.sync
   kBf16Native = 128, // bf16 add/mul, atom.add.bf16, ex2.bf16
   kHopper = kStmatrix | kTma | kCluster | kElect | kBf16Native,
   kWideGlobal = 256, // 32-byte global accesses
@@ -36,7 +36,7 @@ struct Part {
   const char *name;
   const char *target;
   int sms, clock_mhz;
-  double mma_cycles;          // of one m16n8k16 f32-accumulating product on one sub-core
+  double mma_cycles;           // of one m16n8k16 f32-accumulating product on one sub-core
   double dram_bytes_per_cycle; // per SM
 };
 

@@ -21,7 +21,8 @@ std::string Type::str() const {
   case TypeKind::None: return "none";
   case TypeKind::Token: return "token";
   case TypeKind::Tile:
-    return shape.empty() ? std::string(dtype_name(dtype)) : fmt::format("tile<{}>{}", dtype_name(dtype), shape_str(shape));
+    return shape.empty() ? std::string(dtype_name(dtype))
+                         : fmt::format("tile<{}>{}", dtype_name(dtype), shape_str(shape));
   case TypeKind::Tensor: return fmt::format("tensor<{}>{}", dtype_name(dtype), shape_str(shape));
   }
   return "";

@@ -47,7 +47,8 @@ private:
   void header() {
     std::vector<Type> expected;
     for (const Param &p : f_.params) {
-      bool fits = f_.kind == FunctionKind::Kernel ? p.type.is_tensor() || p.type.is_scalar() : p.type.kind != TypeKind::None;
+      bool fits =
+          f_.kind == FunctionKind::Kernel ? p.type.is_tensor() || p.type.is_scalar() : p.type.kind != TypeKind::None;
       if (!fits) faults_.add("parameter `{}` is a {}", p.name, p.type.str());
       if (p.type.is_tensor()) {
         if (int64_t(p.dims.size()) != p.type.rank())
@@ -78,7 +79,8 @@ private:
     if (v->type.is_tile()) {
       if (v->type.rank() > max_rank) faults_.add("value %{} has rank {}", v->name, v->type.rank());
       for (int64_t e : v->type.shape)
-        if (e < 0 || (e == 0 && f_.kind == FunctionKind::Kernel)) faults_.add("value %{} has an extent of {}", v->name, e);
+        if (e < 0 || (e == 0 && f_.kind == FunctionKind::Kernel))
+          faults_.add("value %{} has an extent of {}", v->name, e);
     }
   }
 
@@ -86,7 +88,8 @@ private:
     size_t mark = scope_.size();
     for (size_t i = 0; i < b.args.size(); i++) {
       const Value *v = b.args[i];
-      if (v->op || v->block != &b || v->index != int64_t(i)) faults_.add("block argument %{} is not linked to its block", v->name);
+      if (v->op || v->block != &b || v->index != int64_t(i))
+        faults_.add("block argument %{} is not linked to its block", v->name);
       define(v);
       scope_.push_back(v);
     }
@@ -96,7 +99,8 @@ private:
       const Op *op = b.ops[i];
       bool last = i + 1 == b.ops.size();
       bool terminator = op->kind == OpKind::Yield || op->kind == OpKind::Return;
-      if (last && op->kind != end) faults_.add(*op, "a block of {} must end with {}", b.parent ? "an op" : "a function", def(end).name.s);
+      if (last && op->kind != end)
+        faults_.add(*op, "a block of {} must end with {}", b.parent ? "an op" : "a function", def(end).name.s);
       if (!last && terminator) faults_.add(*op, "stands before the end of its block");
       if (op->block != &b) faults_.add(*op, "is not linked to its block");
       if (!ops_.insert(op).second) {
@@ -168,7 +172,8 @@ private:
     case OpKind::While: {
       if (!expect_regions(op, 2)) return false;
       std::vector<Value *> cond = yielded(op.regions[0]);
-      if (cond.size() != 1 || cond[0]->type != Type::scalar(DType::Bool)) faults_.add(op, "the first region must yield one bool");
+      if (cond.size() != 1 || cond[0]->type != Type::scalar(DType::Bool))
+        faults_.add(op, "the first region must yield one bool");
       expect(op, "arguments of the condition", op.regions[0]->args, op.operands);
       expect(op, "arguments of the body", op.regions[1]->args, op.operands);
       expect(op, "yielded values", yielded(op.regions[1]), op.operands);
@@ -177,7 +182,8 @@ private:
     }
     case OpKind::If:
       if (!expect_regions(op, 2)) return false;
-      if (op.operands.size() != 1 || op.operand(0)->type != Type::scalar(DType::Bool)) faults_.add(op, "needs one bool");
+      if (op.operands.size() != 1 || op.operand(0)->type != Type::scalar(DType::Bool))
+        faults_.add(op, "needs one bool");
       for (const Block *r : op.regions) {
         if (!r->args.empty()) faults_.add(op, "its regions take no arguments");
         expect(op, "yielded values", yielded(r), op.results);
@@ -188,7 +194,8 @@ private:
       if (!expect_regions(op, 1)) return false;
       const Block *b = op.regions[0];
       bool fits = b->args.size() == op.operands.size() && op.results.size() == 1;
-      for (size_t i = 0; fits && i < b->args.size(); i++) fits = b->args[i]->type == Type::scalar(op.operand(i)->type.dtype);
+      for (size_t i = 0; fits && i < b->args.size(); i++)
+        fits = b->args[i]->type == Type::scalar(op.operand(i)->type.dtype);
       std::vector<Value *> y = yielded(b);
       fits = fits && y.size() == 1 && y[0]->type == Type::scalar(op.result()->type.dtype);
       if (!fits) faults_.add(op, "its meaning must be a function of one element of each operand");

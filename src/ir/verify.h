@@ -5,11 +5,13 @@
 //            arguments, yields and results that ir.h lists; attributes of README.md are there; the types of results are
 //            those that inference gives; effects name operands of the right kind and `in` tensors are never written.
 // typed:     no layouts, no conversions, scratch accesses or barriers.
-// laid_out:  warps are a power of two; every tile value has a valid layout of its shape and of these warps; layouts agree
+// laid_out:  warps are a power of two; every tile value has a valid layout of its shape and of these warps; layouts
+// agree
 //            with the layout rule of each op, a product's operands with its instruction's fragments, and values that
 //            cross control flow keep one layout.
 // scheduled: no conversion that needs shared memory is left as convert_layout.
-// allocated: every scratch buffer has an aligned offset within shared_bytes; between two accesses of overlapping bytes of
+// allocated: every scratch buffer has an aligned offset within shared_bytes; between two accesses of overlapping bytes
+// of
 //            which one writes there is a barrier on every path, loops included.
 #pragma once
 #include "ir/ir.h"

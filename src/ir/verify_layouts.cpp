@@ -27,7 +27,8 @@ public:
         for (const Value *v : r->args)
           if (op.kind != OpKind::InlinePtx) value(v);
       for (const Value *v : op.results) value(v);
-      if (stage_ == Stage::typed && made_by_passes(op.kind)) faults_.add(op, "is made by passes after the layout search");
+      if (stage_ == Stage::typed && made_by_passes(op.kind))
+        faults_.add(op, "is made by passes after the layout search");
     });
     if (stage_ == Stage::typed || !faults_.list.empty()) return;
     each(*f_.body, [&](const Op &op) { rule(op); });
@@ -58,7 +59,8 @@ private:
     }
     if (!v->layout) return fault("has no layout");
     if (v->layout->shape != v->type.shape)
-      return fault(fmt::format("its layout has shape {}, the value {}", shape_str(v->layout->shape), shape_str(v->type.shape)));
+      return fault(
+          fmt::format("its layout has shape {}, the value {}", shape_str(v->layout->shape), shape_str(v->type.shape)));
     if (!v->layout->is_valid()) return fault("its layout is not valid: " + v->layout->to_string());
     if (v->layout->num_warps() != f_.warps)
       fault(fmt::format("its layout is for {} warps, the function has {}", v->layout->num_warps(), f_.warps));
@@ -68,9 +70,10 @@ private:
     if (!a->type.is_tile() || !b->type.is_tile() || *a->layout == *b->layout) return;
     faults_.add(op, "{} differ in layout: {} and {}", what, a->layout->to_string(), b->layout->to_string());
   }
-  void equal(const Op &op, const char *what, const std::vector<Value *> &a, size_t skip_a, const std::vector<Value *> &b,
-             size_t skip_b) {
-    for (size_t i = 0; i + skip_a < a.size() && i + skip_b < b.size(); i++) equal(op, what, a[i + skip_a], b[i + skip_b]);
+  void equal(const Op &op, const char *what, const std::vector<Value *> &a, size_t skip_a,
+             const std::vector<Value *> &b, size_t skip_b) {
+    for (size_t i = 0; i + skip_a < a.size() && i + skip_b < b.size(); i++)
+      equal(op, what, a[i + skip_a], b[i + skip_b]);
   }
 
   void rule(const Op &op) {
@@ -88,7 +91,8 @@ private:
       equal(op, "a result and the yielded value", op.results, 0, op.regions[1]->terminator()->operands, 0);
       return;
     case OpKind::If:
-      for (const Block *r : op.regions) equal(op, "a result and the yielded value", op.results, 0, r->terminator()->operands, 0);
+      for (const Block *r : op.regions)
+        equal(op, "a result and the yielded value", op.results, 0, r->terminator()->operands, 0);
       return;
     case OpKind::Mma: return mma(op);
     case OpKind::ConvertLayout: return conversion(op);
@@ -122,11 +126,13 @@ private:
     std::optional<RegLayout> backward = r.backward ? r.backward(op, to) : std::nullopt;
     if (backward && *backward == from) return;
     faults_.add(op, "the result's layout {} does not follow from the operand's {}{}", to.to_string(), from.to_string(),
-                forward ? "; expected " + forward->to_string() : backward ? "; expected from " + backward->to_string() : "");
+                forward    ? "; expected " + forward->to_string()
+                : backward ? "; expected from " + backward->to_string()
+                           : "");
   }
 
-  // What the target offers cannot make a conversion inside a warp necessary where none exists, so this asks for less than
-  // the planner: data that must change its warp needs shared memory.
+  // What the target offers cannot make a conversion inside a warp necessary where none exists, so this asks for less
+  // than the planner: data that must change its warp needs shared memory.
   void conversion(const Op &op) {
     if (stage_ >= Stage::scheduled && !stays_in_warp(*op.operand(0)->layout, *op.result()->layout))
       faults_.add(op, "moves data between warps and must have become stores, a barrier and loads of a scratch buffer");
@@ -137,7 +143,8 @@ private:
     for (const char *key : {"shape", "tiling", "transposed"})
       if (!op.attrs.has(key)) return faults_.add(op, "attribute `{}` is missing", key);
     const std::vector<int64_t> &t = op.attrs.ints("tiling");
-    if (t.size() != 3 || t[0] * t[1] * t[2] != f_.warps) return faults_.add(op, "`tiling` is not one of {} warps", f_.warps);
+    if (t.size() != 3 || t[0] * t[1] * t[2] != f_.warps)
+      return faults_.add(op, "`tiling` is not one of {} warps", f_.warps);
     const std::string &name = op.attrs.s("shape");
     if (name == "fma") return equal(op, "accumulator and result", op.results, 0, op.operands, 2);
     // The instruction's A is the tile's B where the product is transposed; f32 operands are rounded to tf32.

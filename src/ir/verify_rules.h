@@ -1,7 +1,7 @@
 // The parts of verify(), one file each.
 #pragma once
-#include "ir/print.h"
 #include "ir/op_def.h"
+#include "ir/print.h"
 #include "ir/verify.h"
 
 namespace tkc::ir {
@@ -17,9 +17,9 @@ public:
   std::vector<std::string> list;
 };
 
-void verify_structure(const Function &f, Faults &faults); // verify.cpp
-void verify_types(const Function &f, Faults &faults);     // verify_types.cpp
+void verify_structure(const Function &f, Faults &faults);            // verify.cpp
+void verify_types(const Function &f, Faults &faults);                // verify_types.cpp
 void verify_layouts(const Function &f, Stage stage, Faults &faults); // verify_layouts.cpp
-void verify_shared(const Function &f, Faults &faults);    // verify_shared.cpp
+void verify_shared(const Function &f, Faults &faults);               // verify_shared.cpp
 
 } // namespace tkc::ir

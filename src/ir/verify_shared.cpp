@@ -1,7 +1,8 @@
 // Shared memory after allocation: ranges, and an ordering edge between any two accesses of the same bytes.
 //
-// The function is walked with the set of accesses that may still be in flight: made since the last block barrier on some
-// path. Regions of loops are walked until the set no longer grows, so accesses of one iteration meet those of the next.
+// The function is walked with the set of accesses that may still be in flight: made since the last block barrier on
+// some path. Regions of loops are walked until the set no longer grows, so accesses of one iteration meet those of the
+// next.
 #include "ir/verify_rules.h"
 #include "layout/convert.h"
 #include <algorithm>
@@ -58,10 +59,13 @@ private:
     int64_t bytes = store ? op.attrs.get<SmemLayout>("smem").bytes : scratch ? scratch(op) : 0;
     if (!store && bytes == 0) return;
     const char *key = store ? "offset" : "scratch_offset";
-    if (!op.attrs.has(key)) return faults_.add(op, "attribute `{}` is missing: {} bytes of shared memory have no place", key, bytes);
-    int64_t offset = op.attrs.i(key), align = store ? std::max<int64_t>(16, op.attrs.get<SmemLayout>("smem").alignment) : 16;
+    if (!op.attrs.has(key))
+      return faults_.add(op, "attribute `{}` is missing: {} bytes of shared memory have no place", key, bytes);
+    int64_t offset = op.attrs.i(key),
+            align = store ? std::max<int64_t>(16, op.attrs.get<SmemLayout>("smem").alignment) : 16;
     if (offset < 0 || offset % align) faults_.add(op, "offset {} is not a multiple of {}", offset, align);
-    if (offset + bytes > f_.shared_bytes) faults_.add(op, "[{}, {}) passes the end of shared memory at {}", offset, offset + bytes, f_.shared_bytes);
+    if (offset + bytes > f_.shared_bytes)
+      faults_.add(op, "[{}, {}) passes the end of shared memory at {}", offset, offset + bytes, f_.shared_bytes);
     buffers_[&op] = {&op, offset, offset + bytes};
   }
 
@@ -77,8 +81,10 @@ private:
       if (buffer != &op) {
         fault(op, *at, "overwrites shared memory without a block barrier after");
       } else if (!writes) {
-        // The next iteration stores while another warp may still read; each thread rewrites only its own bytes otherwise.
-        bool own = op.kind == OpKind::ScratchStore && synced && within_warp(*op.operand(0)->layout, *at->result()->layout);
+        // The next iteration stores while another warp may still read; each thread rewrites only its own bytes
+        // otherwise.
+        bool own =
+            op.kind == OpKind::ScratchStore && synced && within_warp(*op.operand(0)->layout, *at->result()->layout);
         if (!own) fault(op, *at, "overwrites its buffer without a barrier after the last read by");
       }
     }
@@ -93,7 +99,9 @@ private:
       auto [buffer, at, writes] = access;
       if (!writes || !buffers_.at(store).overlaps(buffers_.at(buffer))) continue;
       if (buffer != store || !synced || !within_warp(*store->operand(0)->layout, *op.result()->layout))
-        fault(op, *at, synced ? "reads other warps' data without a block barrier after" : "reads shared memory without a barrier after");
+        fault(op, *at,
+              synced ? "reads other warps' data without a block barrier after"
+                     : "reads shared memory without a barrier after");
     }
     if (state.clobbered.count(store)) fault(op, *store, "reads a buffer that may have been overwritten since");
     state.pending[{store, &op, false}] = false;

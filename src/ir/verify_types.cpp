@@ -5,7 +5,8 @@ namespace tkc::ir {
 
 namespace {
 
-// One letter an attribute: i int64, l list of int64, s string, t dtype, m shared-memory layout, n the number of a constant.
+// One letter an attribute: i int64, l list of int64, s string, t dtype, m shared-memory layout, n the number of a
+// constant.
 struct AttrRule {
   const char *key;
   char type;
@@ -162,7 +163,8 @@ private:
       return faults_.add(op, "has {} results; inference gives {}", op.results.size(), copy.results.size());
     for (size_t i = 0; i < copy.results.size(); i++)
       if (copy.result(i)->type != op.result(i)->type)
-        faults_.add(op, "result {} is a {}; inference gives {}", i, op.result(i)->type.str(), copy.result(i)->type.str());
+        faults_.add(op, "result {} is a {}; inference gives {}", i, op.result(i)->type.str(),
+                    copy.result(i)->type.str());
     for (const auto &[key, value] : copy.attrs.list())
       if (const Attr *a = find_attr(op, key); !a)
         faults_.add(op, "attribute `{}` is missing", key);
@@ -180,7 +182,8 @@ private:
         op.result()->type != Type::token())
       return faults_.add(op, "needs one tile and gives a token");
     const SmemLayout &smem = op.attrs.get<SmemLayout>("smem");
-    if (smem.shape != op.operand(0)->type.shape || !smem.is_valid() || smem.elem_bytes != dtype_bytes(op.operand(0)->type.dtype))
+    if (smem.shape != op.operand(0)->type.shape || !smem.is_valid() ||
+        smem.elem_bytes != dtype_bytes(op.operand(0)->type.dtype))
       faults_.add(op, "`smem` does not fit {}", op.operand(0)->type.str());
   }
   void scratch_load(const Op &op) {
@@ -211,7 +214,8 @@ private:
       size_t arg = 0;
       for (const Param &p : f_.params) {
         if (!p.present) continue;
-        if (int64_t(arg++) == v->index && p.mode == ParamMode::In) faults_.add(op, "writes the `in` parameter `{}`", p.name);
+        if (int64_t(arg++) == v->index && p.mode == ParamMode::In)
+          faults_.add(op, "writes the `in` parameter `{}`", p.name);
       }
     }
   }

@@ -212,14 +212,16 @@ SmemSide expand_side(const SideQuery &q, const SideShape &shape, std::span<const
   for (int r : q.regs.live_regs()) live[size_t(r)] = true;
   std::vector<bool> stored = live;
   if (q.reader) {
-    // All elements of a register, over lanes and warps, form one coset; two registers touch if cosets of both spans meet.
+    // All elements of a register, over lanes and warps, form one coset; two registers touch if cosets of both spans
+    // meet.
     F2Span threads(q.regs.lane);
     for (const auto *part : {&q.regs.warp, &q.reader->lane, &q.reader->warp}) threads.insert_all(*part);
     std::vector<uint32_t> read;
     for (int r : q.reader->live_regs()) read.push_back(threads.reduce(q.reader->reg_part(r)));
     std::sort(read.begin(), read.end());
     for (size_t r = 0; r < stored.size(); r++)
-      if (!live[r]) stored[r] = std::binary_search(read.begin(), read.end(), threads.reduce(q.regs.reg_part(int64_t(r))));
+      if (!live[r])
+        stored[r] = std::binary_search(read.begin(), read.end(), threads.reduce(q.regs.reg_part(int64_t(r))));
   }
   int group = 1 << shape.group_bits;
   auto unit_live = [&](uint32_t base) {

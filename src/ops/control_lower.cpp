@@ -53,10 +53,10 @@ std::vector<Regs> registers(LowerCtx &c, const std::vector<ir::Value *> &values,
 // ptxas unrolls loops by its own taste, which multiplies the registers of a tile program: off unless the source asks.
 void set_unrolling(LowerCtx &c, llvm::BranchInst *latch, int64_t count) {
   llvm::LLVMContext &ctx = c.b.getContext();
-  llvm::Metadata *hint =
-      count > 1 ? llvm::MDNode::get(ctx, {llvm::MDString::get(ctx, "llvm.loop.unroll.count"),
-                                          llvm::ConstantAsMetadata::get(c.b.getInt32(uint32_t(count)))})
-                : llvm::MDNode::get(ctx, llvm::MDString::get(ctx, "llvm.loop.unroll.disable"));
+  llvm::Metadata *hint = count > 1
+                             ? llvm::MDNode::get(ctx, {llvm::MDString::get(ctx, "llvm.loop.unroll.count"),
+                                                       llvm::ConstantAsMetadata::get(c.b.getInt32(uint32_t(count)))})
+                             : llvm::MDNode::get(ctx, llvm::MDString::get(ctx, "llvm.loop.unroll.disable"));
   llvm::MDNode *loop = llvm::MDNode::getDistinct(ctx, {nullptr, hint});
   loop->replaceOperandWith(0, loop);
   latch->setMetadata(llvm::LLVMContext::MD_loop, loop);

@@ -60,8 +60,8 @@ std::vector<std::string> split_format(const std::string &format) {
   return parts;
 }
 
-// printf's conversion of a dtype, with enough digits to read the number back, and its argument. C has no pattern for bool: a
-// string would need a pointer for each word.
+// printf's conversion of a dtype, with enough digits to read the number back, and its argument. C has no pattern for
+// bool: a string would need a pointer for each word.
 struct Printed {
   const char *pattern;
   V argument;
@@ -106,11 +106,12 @@ void lower_Assert(LowerCtx &c, const Op &op) {
   c.b.SetInsertPoint(after);
 }
 
-// Thread 0 prints the line with the scalars; a tile stands in it by its name and follows element by element, each from the
-// thread that owns it, as "name[i, j] = value".
+// Thread 0 prints the line with the scalars; a tile stands in it by its name and follows element by element, each from
+// the thread that owns it, as "name[i, j] = value".
 void lower_Print(LowerCtx &c, const Op &op) {
   std::vector<std::string> parts = split_format(op.attrs.s("format"));
-  TKC_CHECK(parts.size() == op.operands.size() + 1, "print: {} values for {} places", op.operands.size(), parts.size() - 1);
+  TKC_CHECK(parts.size() == op.operands.size() + 1, "print: {} values for {} places", op.operands.size(),
+            parts.size() - 1);
   auto name = [&](size_t i) {
     const ir::Value *v = op.operand(i);
     return v->name.empty() ? fmt::format("value{}", i) : v->name;

@@ -238,17 +238,17 @@ constexpr OpDef kCos = {.name = "cos",
                         .interp = interp_math<f_cos>,
                         .lower = lower_Cos};
 
-constexpr OpDef kTanh = {
-    .name = "tanh",
-    .source = "tanh",
-    .signature = "tanh(x: tile, precise: bool = false)",
-    .doc = "The hyperbolic tangent, computed from an exponential (2 ulp). For f16 and bf16 it is tanh.approx, whose relative "
-           "error of 5e-4 hardly shows there, unless `precise` is set.",
-    .example = "let a = tanh(load(x[:, :]));\n# store(y[:, :], a);",
-    .layout = kPointwise,
-    .infer = infer_math,
-    .interp = interp_math<f_tanh>,
-    .lower = lower_Tanh};
+constexpr OpDef kTanh = {.name = "tanh",
+                         .source = "tanh",
+                         .signature = "tanh(x: tile, precise: bool = false)",
+                         .doc = "The hyperbolic tangent, computed from an exponential (2 ulp). For f16 and bf16 it is "
+                                "tanh.approx, whose relative "
+                                "error of 5e-4 hardly shows there, unless `precise` is set.",
+                         .example = "let a = tanh(load(x[:, :]));\n# store(y[:, :], a);",
+                         .layout = kPointwise,
+                         .infer = infer_math,
+                         .interp = interp_math<f_tanh>,
+                         .lower = lower_Tanh};
 
 constexpr OpDef kSigmoid = {.name = "sigmoid",
                             .source = "sigmoid",

@@ -1,8 +1,8 @@
 // One- and two-operand functions of each element.
 //
-// f16 and bf16: what rounds once in hardware (add, sub, mul, fma, min, max, neg, abs) runs on pairs of registers, everything
-// else in f32 with one rounding; f32's 24 bits are enough that the second rounding of add, sub, mul, div and sqrt never
-// shows. tf32 is computed in f32 and rounded.
+// f16 and bf16: what rounds once in hardware (add, sub, mul, fma, min, max, neg, abs) runs on pairs of registers,
+// everything else in f32 with one rounding; f32's 24 bits are enough that the second rounding of add, sub, mul, div and
+// sqrt never shows. tf32 is computed in f32 and rounded.
 #include "codegen/convert_float.h"
 #include "codegen/lower_ctx.h"
 #include "codegen/math.h"
@@ -152,8 +152,8 @@ V shift(LowerCtx &c, DType t, V x, V amount, bool left) {
     return b.CreateAShr(x, b.CreateBinaryIntrinsic(Intrinsic::umin, amount, last));
   }
   auto by = [&](V v, V n) { return left ? b.CreateShl(v, n) : b.CreateLShr(v, n); };
-  // LLVM drops the select of the other widths, because shl and shr clamp the amount; but theirs has 32 bits, to which it
-  // cuts one of 64 bits unclamped. So these go in two steps, none of which passes the width.
+  // LLVM drops the select of the other widths, because shl and shr clamp the amount; but theirs has 32 bits, to which
+  // it cuts one of 64 bits unclamped. So these go in two steps, none of which passes the width.
   if (dtype_bits(t) == 64) {
     V all = b.CreateBinaryIntrinsic(Intrinsic::umin, amount, constant(64)), half = b.CreateLShr(all, constant(1));
     return by(by(x, half), b.CreateSub(all, half));
@@ -222,7 +222,8 @@ void lower_Erf(LowerCtx &c, const Op &op) { lower_math(c, op, &Math::erf); }
 void lower_Tanh(LowerCtx &c, const Op &op) {
   DType t = operand_dtype(op);
   if (!is_half(t) || op.attrs.i_or("precise", 0)) return lower_math(c, op, &Math::tanh);
-  Regs r = map1(codegen::widen(c, t, c.regs(op.operand(0))), [&](V x) { return codegen::nvvm::tanh_approx_f32(c.b, x); });
+  Regs r =
+      map1(codegen::widen(c, t, c.regs(op.operand(0))), [&](V x) { return codegen::nvvm::tanh_approx_f32(c.b, x); });
   c.set(op.result(), codegen::narrow(c, t, r));
 }
 
@@ -313,7 +314,8 @@ void lower_Fma(LowerCtx &c, const Op &op) {
   Regs out(x.size());
   for (size_t i = 0; i < out.size(); i++) {
     if (!x[i] || !y[i] || !z[i]) continue;
-    out[i] = is_float(t) ? codegen::nvvm::fma_rn(c.b, x[i], y[i], z[i]) : c.b.CreateAdd(c.b.CreateMul(x[i], y[i]), z[i]);
+    out[i] =
+        is_float(t) ? codegen::nvvm::fma_rn(c.b, x[i], y[i], z[i]) : c.b.CreateAdd(c.b.CreateMul(x[i], y[i]), z[i]);
   }
   c.set(op.result(), t == DType::TF32 ? codegen::narrow(c, t, out) : std::move(out));
 }

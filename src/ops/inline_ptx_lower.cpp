@@ -14,8 +14,8 @@ namespace nvvm = codegen::nvvm;
 
 namespace {
 
-// How a dtype passes through asm: a predicate, a 16-, 32- or 64-bit register, or a float register. There is no 8-bit register
-// class: bytes stand in the low half of a 16-bit one.
+// How a dtype passes through asm: a predicate, a 16-, 32- or 64-bit register, or a float register. There is no 8-bit
+// register class: bytes stand in the low half of a 16-bit one.
 struct Operand {
   const char *letter;
   llvm::Type *type;
@@ -59,7 +59,8 @@ std::string asm_text(const std::string &text, size_t operands) {
       continue;
     }
     std::string digits = text.substr(i + 1, end - i - 1);
-    TKC_CHECK(digits.size() <= 4 && size_t(std::stoi(digits)) < operands, "inline_ptx: ${} of {} operands", digits, operands);
+    TKC_CHECK(digits.size() <= 4 && size_t(std::stoi(digits)) < operands, "inline_ptx: ${} of {} operands", digits,
+              operands);
     out += "${" + digits + "}";
     i = end - 1;
   }
@@ -88,7 +89,8 @@ void lower_InlinePtx(LowerCtx &c, const Op &op) {
   Regs out = c.no_regs(op.result());
   for (int r : c.live_regs(op.result())) {
     std::vector<V> args;
-    for (size_t i = 0; i < in.size(); i++) args.push_back(to_operand(c, op.operand(i)->type.dtype, (*in[i])[size_t(r)]));
+    for (size_t i = 0; i < in.size(); i++)
+      args.push_back(to_operand(c, op.operand(i)->type.dtype, (*in[i])[size_t(r)]));
     out[size_t(r)] = from_operand(c, result, nvvm::inline_asm(c.b, code, args));
   }
   c.set(op.result(), std::move(out));

@@ -17,9 +17,9 @@ namespace {
 // Registers of an operand as the words of instruction fragments.
 class Operand {
 public:
-  // `k_dim`: the tile dim that is summed over. Elements past the end of K, and lanes of `k_lane_mask`, become zero; both
-  // factors of a product need it, for zero times NaN is NaN. A K of whole instructions has such elements too where the
-  // warps that share it out get unequal parts: all execute the steps of the largest.
+  // `k_dim`: the tile dim that is summed over. Elements past the end of K, and lanes of `k_lane_mask`, become zero;
+  // both factors of a product need it, for zero times NaN is NaN. A K of whole instructions has such elements too where
+  // the warps that share it out get unequal parts: all execute the steps of the largest.
   Operand(LowerCtx &c, const ir::Value *v, int64_t k_dim, uint32_t k_lane_mask)
       : c_(c), regs_(c.regs(v)), layout_(c.layout(v)), dtype_(v->type.dtype), k_dim_(k_dim),
         lanes_(bits_clear(c, k_lane_mask, 0)) {}

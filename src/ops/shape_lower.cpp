@@ -1,5 +1,5 @@
-// Constants, and ops that move elements without computing: with the layouts that the passes chose, a register of the result
-// is a register of an operand.
+// Constants, and ops that move elements without computing: with the layouts that the passes chose, a register of the
+// result is a register of an operand.
 #include "codegen/convert_float.h"
 #include "codegen/lower_ctx.h"
 #include "ops/lowering.h"
@@ -33,7 +33,8 @@ static void rename(LowerCtx &c, const Op &op, auto &&source) {
   Regs out = c.no_regs(op.result());
   for (int r : c.live_regs(op.result())) {
     out[size_t(r)] = x[size_t(source(r))];
-    TKC_CHECK(out[size_t(r)], "{}: register {} of the result comes from a register that holds nothing", ir::def(op).name.s, r);
+    TKC_CHECK(out[size_t(r)], "{}: register {} of the result comes from a register that holds nothing",
+              ir::def(op).name.s, r);
   }
   c.set(op.result(), std::move(out));
 }
@@ -64,8 +65,8 @@ void lower_Broadcast(LowerCtx &c, const Op &op) {
 
 namespace {
 
-// How the registers of a tile lie in those of a larger one that contains it at an offset. Both hold the element at the same
-// lane and warp.
+// How the registers of a tile lie in those of a larger one that contains it at an offset. Both hold the element at the
+// same lane and warp.
 class Inset {
 public:
   Inset(LowerCtx &c, const RegLayout &whole, const RegLayout &piece, std::vector<int64_t> start)
@@ -89,8 +90,8 @@ public:
     for (int r = 0; r < int(piece.num_regs()); r++) by_coord_.try_emplace(coords(piece_, r), r);
   }
 
-  // The register of the piece that holds the element of register r of the whole, if it is in the piece's padded box; -1: in
-  // no thread.
+  // The register of the piece that holds the element of register r of the whole, if it is in the piece's padded box;
+  // -1: in no thread.
   int piece_reg(int r) const {
     std::vector<int64_t> at = coords(whole_, r);
     TileSpace small(piece_.shape);
@@ -148,7 +149,8 @@ void lower_Concat(LowerCtx &c, const Op &op) {
     put(c, op.result(), out, x, start);
     start[axis] += x->type.shape[axis];
   }
-  for (int r : c.live_regs(op.result())) TKC_CHECK(out[size_t(r)], "concat: no operand holds register {} of the result", r);
+  for (int r : c.live_regs(op.result()))
+    TKC_CHECK(out[size_t(r)], "concat: no operand holds register {} of the result", r);
   c.set(op.result(), std::move(out));
 }
 

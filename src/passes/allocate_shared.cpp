@@ -2,10 +2,10 @@
 //
 //   %t = scratch_store %x {smem}   ->   {smem, offset = 8192};   a reduction across warps gets scratch_offset
 //
-// A buffer lives from its store to its last load (the whole loop, if the load is deeper than the store); an op's own scratch
-// lives at the op. Ranges are positions in program order; two buffers share bytes only if their ranges are apart, and
-// place_barriers, which comes next, orders the accesses. First fit, largest first. What does not fit the target is an error
-// that names every buffer.
+// A buffer lives from its store to its last load (the whole loop, if the load is deeper than the store); an op's own
+// scratch lives at the op. Ranges are positions in program order; two buffers share bytes only if their ranges are
+// apart, and place_barriers, which comes next, orders the accesses. First fit, largest first. What does not fit the
+// target is an error that names every buffer.
 #include "ir/op_def.h"
 #include "passes/passes.h"
 #include <algorithm>

@@ -3,8 +3,8 @@
 //   %p = mma %a, %b          ->   %a2 = convert_layout %a : .. layout(A fragment)
 //                                 %p = mma %a2, %b2 {shape = "m16n8k16", tiling = [2, 2, 1], transposed = 0} layout(..)
 //
-// A conversion stands right after the definition of its value, so that what a loop does not change is converted outside it,
-// and equal conversions of one value are shared. Values that cost nothing to make are made again instead.
+// A conversion stands right after the definition of its value, so that what a loop does not change is converted outside
+// it, and equal conversions of one value are shared. Values that cost nothing to make are made again instead.
 #include "ir/builder.h"
 #include "passes/layout_choice.h"
 

@@ -1,5 +1,5 @@
-// Passes that make the IR smaller, or say more, without changing what a kernel computes. Each returns true if it changed
-// anything; the opening comment of its source says what it does, and what not.
+// Passes that make the IR smaller, or say more, without changing what a kernel computes. Each returns true if it
+// changed anything; the opening comment of its source says what it does, and what not.
 #pragma once
 #include "passes/pass_manager.h"
 

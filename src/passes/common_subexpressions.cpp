@@ -5,11 +5,11 @@
 //   %c = add %a, %b
 //
 // Method: a walk with a table of the ops that dominate the current one: those before it in its block and in the blocks
-// around. Two ops are equal if kind, attributes, operands (in any order for commutative ops) and layouts are. Loads join
-// in where their tensor is never written.
+// around. Two ops are equal if kind, attributes, operands (in any order for commutative ops) and layouts are. Loads
+// join in where their tensor is never written.
 //
-// Limits: ops with regions are left alone, and so is what is equal only after other transformations. An op in one branch
-// is not shared with the other branch.
+// Limits: ops with regions are left alone, and so is what is equal only after other transformations. An op in one
+// branch is not shared with the other branch.
 #include "ir/print.h"
 #include "passes/cleanup.h"
 #include "passes/effects.h"
@@ -63,8 +63,10 @@ private:
     std::string out = fmt::format("{}", int(op.kind));
     for (int64_t id : ids) out += fmt::format(" {}", id);
     for (const auto &[name, value] : op.attrs.list())
-      if (name != "in_bounds" && name != "divisor" && name != "extent_divisor") out += " " + name + "=" + ir::print_attr(value);
-    for (const Value *v : op.results) out += v->layout ? " " + v->type.str() + v->layout->to_string() : " " + v->type.str();
+      if (name != "in_bounds" && name != "divisor" && name != "extent_divisor")
+        out += " " + name + "=" + ir::print_attr(value);
+    for (const Value *v : op.results)
+      out += v->layout ? " " + v->type.str() + v->layout->to_string() : " " + v->type.str();
     return out;
   }
 

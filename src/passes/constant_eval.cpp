@@ -97,7 +97,8 @@ std::optional<Constant> evaluate(const ir::Op &op, std::span<const Constant> x) 
     if (f) return Constant{t, std::fabs(x[0].f), 0};
     if (!is_signed(t)) return x[0];
     return Constant{t, 0, wrap_to(t, x[0].i < 0 ? int64_t(0 - uint64_t(x[0].i)) : x[0].i)};
-  case OpKind::Not: return f ? std::nullopt : std::optional(Constant{t, 0, t == DType::Bool ? int64_t(!x[0].i) : wrap_to(t, ~x[0].i)});
+  case OpKind::Not:
+    return f ? std::nullopt : std::optional(Constant{t, 0, t == DType::Bool ? int64_t(!x[0].i) : wrap_to(t, ~x[0].i)});
   default: break;
   }
   if (x.size() != 2) return std::nullopt;

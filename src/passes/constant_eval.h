@@ -7,8 +7,8 @@ namespace tkc::passes {
 
 struct Constant {
   DType dtype = DType::I32;
-  double f = 0;  // of a float dtype
-  int64_t i = 0; // of the others, as an image in int64
+  double f = 0;                                                                 // of a float dtype
+  int64_t i = 0;                                                                // of the others, as an image in int64
   bool is(double v) const { return is_float(dtype) ? f == v : double(i) == v; } // -0 is 0
 };
 

@@ -4,9 +4,9 @@
 //   %s, %n = for %lo, %hi, %st, %s0, %n0     ->    %s = for %lo, %hi, %st, %s0 do (%k, %s.1) {
 //       do (%k, %s.1, %n.1) { ... }                    ... }                    if %n is used nowhere but for itself
 //
-// Method: mark from the ops with effects. A value carried by a loop, or given by a branch, is one slot: operand, argument,
-// yielded value and result are needed together; a slot that only feeds itself is not. Loops and branches without a needed
-// slot or effect go as a whole.
+// Method: mark from the ops with effects. A value carried by a loop, or given by a branch, is one slot: operand,
+// argument, yielded value and result are needed together; a slot that only feeds itself is not. Loops and branches
+// without a needed slot or effect go as a whole.
 //
 // Limits: a loop is assumed to end; a division by zero that is not used is not an error.
 #include "passes/cleanup.h"
@@ -33,7 +33,8 @@ public:
 
   bool run() {
     ir::walk(f_.body, [&](Op *op) {
-      bool region = op->kind == OpKind::For || op->kind == OpKind::While || op->kind == OpKind::If || op->kind == OpKind::Yield;
+      bool region =
+          op->kind == OpKind::For || op->kind == OpKind::While || op->kind == OpKind::If || op->kind == OpKind::Yield;
       if (!region && !is_removable(*op)) mark(op);
     });
     while (!work_.empty()) {

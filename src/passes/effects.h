@@ -11,12 +11,12 @@ bool is_pure(const ir::Op &op);
 bool is_removable(const ir::Op &op);
 // The value of a scalar constant of an integer or bool type.
 std::optional<int64_t> constant_int(const ir::Value *v);
-// Running it where it would not have run is harmless: it neither stops the program nor leaves a tensor. Loads count: they
-// read nothing outside their tensor. Costs are not considered.
+// Running it where it would not have run is harmless: it neither stops the program nor leaves a tensor. Loads count:
+// they read nothing outside their tensor. Costs are not considered.
 bool is_speculatable(const ir::Op &op);
 
-// Which tensors a function writes. Distinct parameters do not overlap (the launcher checks it), so a tensor that no op of
-// the function names as written holds the same data throughout.
+// Which tensors a function writes. Distinct parameters do not overlap (the launcher checks it), so a tensor that no op
+// of the function names as written holds the same data throughout.
 class Writes {
 public:
   explicit Writes(const ir::Function &f);

@@ -37,7 +37,8 @@ static void divisibility(const SizeExpr &e, std::map<std::string, int64_t> &out)
   if (e.op() != O::Eq) return;
   bool left = e.b().is_const() && e.b().value() == 0;
   const SizeExpr &rem = left ? e.a() : e.b(), &zero = left ? e.b() : e.a();
-  if (!zero.is_const() || zero.value() != 0 || rem.op() != O::Rem || rem.a().op() != O::Sym || !rem.b().is_const()) return;
+  if (!zero.is_const() || zero.value() != 0 || rem.op() != O::Rem || rem.a().op() != O::Sym || !rem.b().is_const())
+    return;
   int64_t c = std::abs(rem.b().value()), &d = out.try_emplace(rem.a().name(), 1).first->second;
   if (c >= 1 && c <= kMaxSize && std::lcm(c, d) <= kMaxSize) d = std::lcm(c, d);
 }
@@ -91,7 +92,9 @@ void Facts::symbols() {
 
 void Facts::assume(const SizeExpr &e) {
   using O = SizeExpr::Op;
-  auto at_least = [&](const SizeExpr &x, const SizeExpr &y, int64_t by) { prover_.assume(size(x) - size(y) - Poly(by)); };
+  auto at_least = [&](const SizeExpr &x, const SizeExpr &y, int64_t by) {
+    prover_.assume(size(x) - size(y) - Poly(by));
+  };
   switch (e.op()) {
   case O::And: assume(e.a()), assume(e.b()); return;
   case O::Eq: at_least(e.a(), e.b(), 0), at_least(e.b(), e.a(), 0); return;

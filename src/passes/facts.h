@@ -1,10 +1,10 @@
 // What is certain about integer scalars: their exact value as a polynomial over sizes, program ids, loop counters and
 // numbers that are only known at run time; which numbers divide it; how it is bounded.
 //
-// Sources: the grid (0 <= program_id(a) < grid[a], and an empty grid runs nothing), `where` facts (M % 16 == 0, N <= 4096,
-// and comparisons of sums of products), extents of parameters, loop bounds and steps, conditions of `if`. A result that may
-// wrap in its dtype is a number of which only the range of the dtype and the powers of two that divide it are known.
-// Facts are those of the function when the object was made; ops that are added later are unknown to it.
+// Sources: the grid (0 <= program_id(a) < grid[a], and an empty grid runs nothing), `where` facts (M % 16 == 0, N <=
+// 4096, and comparisons of sums of products), extents of parameters, loop bounds and steps, conditions of `if`. A
+// result that may wrap in its dtype is a number of which only the range of the dtype and the powers of two that divide
+// it are known. Facts are those of the function when the object was made; ops that are added later are unknown to it.
 #pragma once
 #include "ir/op_def.h"
 #include "passes/prover.h"

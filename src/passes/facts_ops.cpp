@@ -10,7 +10,9 @@ using ir::Value;
 
 namespace {
 
-bool is_int_scalar(const Value *v) { return v->type.is_scalar() && (is_integer(v->type.dtype) || is_bool(v->type.dtype)); }
+bool is_int_scalar(const Value *v) {
+  return v->type.is_scalar() && (is_integer(v->type.dtype) || is_bool(v->type.dtype));
+}
 
 // Wrapping keeps these divisors.
 Int power_of_two_part(const Poly &p) {
@@ -20,7 +22,8 @@ Int power_of_two_part(const Poly &p) {
 
 std::string name_of(const Value *v) { return v->name.empty() ? fmt::format("%{}", v->id) : "%" + v->name; }
 
-constexpr int kMaxLoopDepth = 5; // beyond it, values carried by a loop are not looked into: bodies are walked repeatedly
+constexpr int kMaxLoopDepth =
+    5; // beyond it, values carried by a loop are not looked into: bodies are walked repeatedly
 
 } // namespace
 
@@ -77,7 +80,9 @@ Poly Facts::exact(const Op &op) {
   const Block *at = op.block;
   auto constant = [&](size_t i) { return x(i).constant(); };
   // floor(x / 2^c), for a shift by c
-  auto shifted = [&](const Poly &v, Int c) { return c >= 0 && c < 62 ? quotient(v, Int(1) << c, false, at) : Poly::unknown(); };
+  auto shifted = [&](const Poly &v, Int c) {
+    return c >= 0 && c < 62 ? quotient(v, Int(1) << c, false, at) : Poly::unknown();
+  };
   switch (op.kind) {
   case OpKind::Constant: {
     int64_t v = op.attrs.i("value");
@@ -144,8 +149,8 @@ Poly Facts::exact(const Op &op) {
 // ---- control flow
 
 // The counter is lo + step t, with a number t of finished iterations. A carried value to which every iteration adds the
-// same amount is initial + amount t: it is exact as long as no iteration sees one that has wrapped. Of other carried values
-// only a divisor is kept: a guess that the body must confirm, so the body is walked until nothing changes.
+// same amount is initial + amount t: it is exact as long as no iteration sees one that has wrapped. Of other carried
+// values only a divisor is kept: a guess that the body must confirm, so the body is walked until nothing changes.
 void Facts::loop(const Op &op) {
   const Block &body = *op.regions[0];
   Poly lo = value(op.operand(0)), hi = value(op.operand(1)), step = value(op.operand(2)), t = Poly::unknown();

@@ -8,8 +8,8 @@
 //   if true {..} else {..}                   the block that runs; a loop of no iterations goes
 //
 // Method: one walk in order of execution. Every op is looked at after its operands, with a table of what replaces which
-// value, so that results of folding fold on. A tile counts as constant if it is a constant scalar spread by broadcasts and
-// reshapes; a new one is a constant and one broadcast. Operands that are left without uses are dead_code's.
+// value, so that results of folding fold on. A tile counts as constant if it is a constant scalar spread by broadcasts
+// and reshapes; a new one is a constant and one broadcast. Operands that are left without uses are dead_code's.
 //
 // Limits: floats fold only where the result is what every executor gives: one rounding, no approximated function. x * 0
 // and x + 0 are kept for floats (NaN, infinities, -0); x + -0, x - 0, x * 1, x / 1 and x / 2^n are folded. Nothing is
@@ -32,7 +32,8 @@ using ir::Value;
 namespace {
 
 bool is_pointwise(OpKind kind) {
-  return (kind >= OpKind::Neg && kind <= OpKind::Not) || (kind >= OpKind::Add && kind <= OpKind::Where) || kind == OpKind::Cast;
+  return (kind >= OpKind::Neg && kind <= OpKind::Not) || (kind >= OpKind::Add && kind <= OpKind::Where) ||
+         kind == OpKind::Cast;
 }
 
 class Fold {
@@ -113,8 +114,8 @@ private:
   // ---- values
   // The constant that every element of v is.
   std::optional<Constant> constant(const Value *v) const {
-    while (v->op && (v->op->kind == OpKind::Broadcast || v->op->kind == OpKind::Reshape || v->op->kind == OpKind::ExpandDims ||
-                     v->op->kind == OpKind::Transpose))
+    while (v->op && (v->op->kind == OpKind::Broadcast || v->op->kind == OpKind::Reshape ||
+                     v->op->kind == OpKind::ExpandDims || v->op->kind == OpKind::Transpose))
       v = v->op->operand(0);
     if (!v->op || v->op->kind != OpKind::Constant) return std::nullopt;
     DType t = v->type.dtype;
@@ -159,7 +160,8 @@ private:
   Value *dim(Op &op) {
     const Value *t = op.operand(0);
     size_t axis = size_t(op.attrs.i("axis"));
-    if (t->type.shape[axis] != ir::kDynamic) return make({DType::I32, 0, t->type.shape[axis]}, op.result()->type, op.loc);
+    if (t->type.shape[axis] != ir::kDynamic)
+      return make({DType::I32, 0, t->type.shape[axis]}, op.result()->type, op.loc);
     // Through parts: a whole dim of a part has the extent of the tensor's.
     while (t->op && t->op->kind == OpKind::Subview) {
       const std::vector<int64_t> &ranges = t->op->attrs.ints("ranges");
@@ -243,7 +245,9 @@ private:
   }
 
   Value *float_binary(Op &op, Value *x, Value *y, const std::optional<Constant> &a, const std::optional<Constant> &b) {
-    auto is_zero = [](const std::optional<Constant> &c, bool negative) { return c && c->f == 0 && std::signbit(c->f) == negative; };
+    auto is_zero = [](const std::optional<Constant> &c, bool negative) {
+      return c && c->f == 0 && std::signbit(c->f) == negative;
+    };
     auto is_one = [](const std::optional<Constant> &c) { return c && c->f == 1; };
     switch (op.kind) {
     case OpKind::Add:
@@ -260,7 +264,8 @@ private:
       if (!b) return nullptr;
       // A power of two whose reciprocal the dtype holds, and not as a denormal that may be flushed.
       int exponent = 0;
-      bool power = std::fabs(std::frexp(b->f, &exponent)) == 0.5 && std::abs(exponent) <= (x->type.dtype == DType::F16 ? 12 : 120);
+      bool power = std::fabs(std::frexp(b->f, &exponent)) == 0.5 &&
+                   std::abs(exponent) <= (x->type.dtype == DType::F16 ? 12 : 120);
       if (!power) return nullptr;
       return b_.value(OpKind::Mul, {x, make({b->dtype, 1 / b->f, 0}, y->type, op.loc)}, {}, op.loc);
     }

@@ -4,8 +4,8 @@
 //   %s = add %p, %x                   ->
 //
 // Method: the product must have no accumulator yet, the same type as the sum, no other use, and stand in the block of
-// the sum. Of two products the later one takes the earlier as its accumulator, so a chain of sums is a chain of products.
-// The fused product stands where the sum stood: x may be computed after the product.
+// the sum. Of two products the later one takes the earlier as its accumulator, so a chain of sums is a chain of
+// products. The fused product stands where the sum stood: x may be computed after the product.
 //
 // Limits: x - mma(a, b) would need the negation of an operand and is left alone. The sum is rounded once less.
 #include "passes/cleanup.h"
@@ -28,8 +28,8 @@ bool fuse_product_sum(ir::Function &f, PassContext &) {
     size_t other = 0;
     for (size_t i = 0; i < 2; i++) {
       Op *m = sum->operand(i)->op;
-      if (!m || m->kind != OpKind::Mma || m->operands.size() != 2 || m->block != sum->block || uses.of(m->result()).size() != 1 ||
-          m->result()->type != sum->result()->type)
+      if (!m || m->kind != OpKind::Mma || m->operands.size() != 2 || m->block != sum->block ||
+          uses.of(m->result()).size() != 1 || m->result()->type != sum->result()->type)
         continue;
       if (product && ir::position(product) > ir::position(m)) continue;
       product = m;

@@ -4,8 +4,8 @@
 //     %w = load %x, %i, %j            ->     for .. do (%k, ..) {
 //     .. %w ..                                 .. %w ..
 //
-// Method: inner loops first, so that an op leaves as many loops as it can. The loop may run zero times, so only ops that
-// are harmless to run in vain move: no integer division that may be by zero, no index into a tensor that must lie
+// Method: inner loops first, so that an op leaves as many loops as it can. The loop may run zero times, so only ops
+// that are harmless to run in vain move: no integer division that may be by zero, no index into a tensor that must lie
 // inside it, unless constant bounds say that the loop runs. Loads of tensors that are never written move (outside their
 // tensor they read nothing) and lose the facts of annotate_accesses, which may hold in the loop only.
 //

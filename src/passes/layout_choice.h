@@ -1,7 +1,8 @@
 // Layout inference, shared declarations. Three files decide and one rewrites:
 //   layout_cost.cpp       cycles of one op, access or conversion, from targets.def
 //   propagate_layouts.cpp given the searched variables, the layout of every value and the conversions this needs
-//   search_layouts.cpp    chooses the variables: per product {instruction, warps over M, N, K, transposed}, the layout of
+//   search_layouts.cpp    chooses the variables: per product {instruction, warps over M, N, K, transposed}, the layout
+//   of
 //                         loop-carried tiles, the number of warps
 //   apply_layouts.cpp     writes a decision into the IR: layouts on values, attributes on products, convert_layout ops
 #pragma once
@@ -50,9 +51,10 @@ public:
   double pointwise(const ir::Op &op, const RegLayout &l) const;
   double access(const ir::Op &op, const RegLayout &l, DType t, bool store) const; // load, store, atomic
   double reduce(const ir::Op &op, const RegLayout &operand) const;
-  double product(const ir::Op &op, const MmaConfig &c, const RegLayout &a, const RegLayout &b, const RegLayout &acc) const;
+  double product(const ir::Op &op, const MmaConfig &c, const RegLayout &a, const RegLayout &b,
+                 const RegLayout &acc) const;
   double conversion(const RegLayout &from, const RegLayout &to, DType t);
-  double exchange(int64_t registers) const; // f32 partial sums through shared memory between warps
+  double exchange(int64_t registers) const;                 // f32 partial sums through shared memory between warps
   int64_t vector_elements(const ir::Op &op, DType t) const; // elements of the widest access of a blocked layout
 
 private:

@@ -1,8 +1,8 @@
 // Cycles of ops under a layout: estimates that rank layouts, in cycles of one sub-core for all warps that share it.
 //
-// Numbers: issue of one instruction per cycle and sub-core; special functions and selects at lower rates; shared memory and
-// conversions as the layout library counts them; products from the part's mma rate (targets.def); global memory by the
-// 32-byte sectors that a warp touches, which is what uncoalesced access costs.
+// Numbers: issue of one instruction per cycle and sub-core; special functions and selects at lower rates; shared memory
+// and conversions as the layout library counts them; products from the part's mma rate (targets.def); global memory by
+// the 32-byte sectors that a warp touches, which is what uncoalesced access costs.
 #include "ir/op_def.h"
 #include "layout/convert.h"
 #include "layout/global_access.h"
@@ -136,9 +136,11 @@ double LayoutCost::reduce(const Op &op, const RegLayout &operand) const {
 
 double LayoutCost::exchange(int64_t registers) const { return double(registers) * 2.5 * double(warps_) / 2 + 75; }
 
-double LayoutCost::product(const Op &op, const MmaConfig &c, const RegLayout &a, const RegLayout &b, const RegLayout &acc) const {
+double LayoutCost::product(const Op &op, const MmaConfig &c, const RegLayout &a, const RegLayout &b,
+                           const RegLayout &acc) const {
   int64_t m = op.operand(0)->type.shape[0], k = op.operand(0)->type.shape[1], n = op.operand(1)->type.shape[1];
-  double registers = double(a.num_regs() + b.num_regs()) * double(dtype_bytes(op.operand(0)->type.dtype)) / 4 + double(acc.num_regs());
+  double registers =
+      double(a.num_regs() + b.num_regs()) * double(dtype_bytes(op.operand(0)->type.dtype)) / 4 + double(acc.num_regs());
   double pressure = registers > 200 ? (registers - 200) * 40 : 0; // spills
   if (!c.shape) return double(acc.num_regs()) * double(k) * scale() + pressure;
   MmaSteps steps = mma_steps(*c.shape, m, n, k, c.tiling, c.transposed, a, b, acc);

@@ -1,15 +1,16 @@
-// Conversions that need shared memory become a store to and a load from a scratch buffer, before allocation and barriers.
+// Conversions that need shared memory become a store to and a load from a scratch buffer, before allocation and
+// barriers.
 //
 //   %y = convert_layout %x   ->   %t = scratch_store %x {smem = ..}   (right after %x)
 //                                 ...
 //                                 %y = scratch_load %t                (right before the first use of %y)
 //
-// The plan comes from the layout library and depends on the two layouts alone. Stores stand early and loads late, so that
-// conversions that do not depend on each other share their barriers: the loads of the two operands of a product wait once.
-// Conversions that move registers only, shuffle, or use movmatrix stay as they are.
+// The plan comes from the layout library and depends on the two layouts alone. Stores stand early and loads late, so
+// that conversions that do not depend on each other share their barriers: the loads of the two operands of a product
+// wait once. Conversions that move registers only, shuffle, or use movmatrix stay as they are.
+#include "ir/op_def.h"
 #include "layout/convert.h"
 #include "passes/passes.h"
-#include "ir/op_def.h"
 
 namespace tkc::passes {
 

@@ -33,7 +33,8 @@ bool PassManager::check_options(const PassOptions &options) {
     bool needed = std::any_of(passes_.begin(), passes_.end(), [&](const Pass &p) { return s == p.name; });
     std::string near = nearest_name(s, names);
     problem_ = needed ? fmt::format("pass `{}` cannot be skipped: later passes need it", s)
-                      : fmt::format("there is no pass `{}`{}", s, near.empty() ? "" : fmt::format("; did you mean `{}`?", near));
+                      : fmt::format("there is no pass `{}`{}", s,
+                                    near.empty() ? "" : fmt::format("; did you mean `{}`?", near));
     return false;
   }
   return true;
@@ -68,7 +69,8 @@ PassManager::Outcome PassManager::run(ir::Function &f, PassContext &context) {
   timings_.clear();
   problem_.clear();
   ir::Stage stage = ir::Stage::typed;
-  if (!check_options(options) || !dump(f, options, 0, "input") || !check(f, stage, "at the start")) return Outcome::broken;
+  if (!check_options(options) || !dump(f, options, 0, "input") || !check(f, stage, "at the start"))
+    return Outcome::broken;
   int64_t optional_left = options.bisect < 0 ? INT64_MAX : options.bisect;
   for (size_t i = 0; i < passes_.size(); i++) {
     const Pass &p = passes_[i];
@@ -88,7 +90,8 @@ PassManager::Outcome PassManager::run(ir::Function &f, PassContext &context) {
     if (context.diags.error_count() != errors) return Outcome::rejected;
     Stopwatch check_time;
     if (p.reaches) stage = std::max(stage, *p.reaches);
-    if (!dump(f, options, i + 1, fmt::format("{}.{}", p.name, t.changed ? "changed" : "unchanged"))) return Outcome::broken;
+    if (!dump(f, options, i + 1, fmt::format("{}.{}", p.name, t.changed ? "changed" : "unchanged")))
+      return Outcome::broken;
     if (options.check_unchanged && !t.changed && ir::print(f) != before) {
       problem_ = fmt::format("pass `{}` changed `{}` but reports no change", p.name, f.name);
       return Outcome::broken;

@@ -1,6 +1,7 @@
 // Runs a list of passes over one function and checks what they claim.
 //
-// The list is data (passes/pipeline.cpp): it reads like a page and is what `--time-report`, `--dump-ir`, `--skip-pass` and
+// The list is data (passes/pipeline.cpp): it reads like a page and is what `--time-report`, `--dump-ir`, `--skip-pass`
+// and
 // `--bisect-passes` talk about. After every pass that reports a change the function is verified against the stage that
 // was reached; in debug builds a pass that reports none must have left the text of the function alone.
 #pragma once
@@ -12,9 +13,9 @@
 namespace tkc::passes {
 
 struct PassOptions {
-  std::string dump_dir;            // --dump-ir DIR: NNN.pass.changed.tkir or NNN.pass.unchanged.tkir after each pass
-  std::vector<std::string> skip;   // --skip-pass NAME
-  int64_t bisect = -1;             // --bisect-passes N: only the first N optional passes run; -1: all
+  std::string dump_dir;          // --dump-ir DIR: NNN.pass.changed.tkir or NNN.pass.unchanged.tkir after each pass
+  std::vector<std::string> skip; // --skip-pass NAME
+  int64_t bisect = -1;           // --bisect-passes N: only the first N optional passes run; -1: all
 #ifdef NDEBUG
   bool check_unchanged = false;
 #else
@@ -30,8 +31,8 @@ struct PassContext {
 };
 
 struct Pass {
-  const char *name; // as on the command line: fold_constants
-  const char *why;  // one line for `--time-report`
+  const char *name;                           // as on the command line: fold_constants
+  const char *why;                            // one line for `--time-report`
   bool (*run)(ir::Function &, PassContext &); // true if anything changed
   // From this pass on the function is held to this stage. Such a pass, and one that is not optional, always runs.
   std::optional<ir::Stage> reaches = {};

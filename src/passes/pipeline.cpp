@@ -28,9 +28,11 @@ std::vector<Pass> pipeline() {
       {"dead_code", "ops without users or effects", dead_code},
       // Bounds and divisibility of accesses, from the grid and the `where` facts; the layout costs ask for them.
       {"annotate_accesses", "which accesses need no mask, and how wide they may be", annotate_accesses},
-      // Decide and write the layout of every tile; products get their instruction and tiling. From here on every tile has a
+      // Decide and write the layout of every tile; products get their instruction and tiling. From here on every tile
+      // has a
       // layout, and only conversions inside a warp are left as convert_layout.
-      {"infer_layouts", "layouts by cost: products, loads, loop-carried tiles", infer_layouts, ir::Stage::laid_out, false},
+      {"infer_layouts", "layouts by cost: products, loads, loop-carried tiles", infer_layouts, ir::Stage::laid_out,
+       false},
       // Shared memory by live range; needs all scratch to be explicit.
       {"allocate_shared", "offsets in shared memory", allocate_shared, std::nullopt, false},
       // Needs the offsets: two buffers conflict where their bytes do.

@@ -1,11 +1,11 @@
 // Orders the accesses of different warps to scratch memory.
 //
-// Walks the function with the byte ranges that were read or written since the last block barrier, and puts a barrier before
-// an access that conflicts: a load after a store of its bytes, a store after a load or store of its bytes. Loop bodies are
-// walked until the set at their end is known, so that an iteration's store meets the loads of the one before. Ops with
-// scratch of their own write, wait and read inside: they leave a pending read. A conversion whose data stays in its warp
-// needs only a warp barrier between its store and its load, which is put in as such; between different buffers the block
-// barrier is always used.
+// Walks the function with the byte ranges that were read or written since the last block barrier, and puts a barrier
+// before an access that conflicts: a load after a store of its bytes, a store after a load or store of its bytes. Loop
+// bodies are walked until the set at their end is known, so that an iteration's store meets the loads of the one
+// before. Ops with scratch of their own write, wait and read inside: they leave a pending read. A conversion whose data
+// stays in its warp needs only a warp barrier between its store and its load, which is put in as such; between
+// different buffers the block barrier is always used.
 #include "ir/op_def.h"
 #include "layout/convert.h"
 #include "passes/passes.h"
@@ -76,8 +76,10 @@ private:
       bool conflict = false, within_warp = false;
       for (const Access &p : pending) {
         if (p.end <= a.begin || a.end <= p.begin || (load && !p.write)) continue;
-        if (load && p.buffer == a.buffer && warp_private(op)) within_warp = true;
-        else conflict = true;
+        if (load && p.buffer == a.buffer && warp_private(op))
+          within_warp = true;
+        else
+          conflict = true;
       }
       if (conflict) {
         barrier(op, "block");

@@ -113,8 +113,10 @@ std::string Poly::str() const {
   std::string out;
   for (const auto &[m, c] : terms_) {
     bool negative = c < 0;
-    if (!out.empty()) out += negative ? " - " : " + ";
-    else if (negative) out += "-";
+    if (!out.empty())
+      out += negative ? " - " : " + ";
+    else if (negative)
+      out += "-";
     Int v = negative ? -c : c;
     std::string digits;
     for (; v != 0 || digits.empty(); v /= 10) digits.insert(digits.begin(), char('0' + int(v % 10)));

@@ -1,5 +1,5 @@
-// Polynomials with integer coefficients over atoms (numbers known only at run time). The exact value of an index, before
-// any wrapping, is one of these: pid * 64 + k, M - 64 * pid, h + H * b.
+// Polynomials with integer coefficients over atoms (numbers known only at run time). The exact value of an index,
+// before any wrapping, is one of these: pid * 64 + k, M - 64 * pid, h + H * b.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -32,8 +32,8 @@ public:
     return p;
   }
 
-  // Coefficients that leave 128 bits, or more terms than anyone's index has, make the result unknown; so does an unknown
-  // operand.
+  // Coefficients that leave 128 bits, or more terms than anyone's index has, make the result unknown; so does an
+  // unknown operand.
   Poly operator+(const Poly &o) const;
   Poly operator-(const Poly &o) const { return *this + o * Poly(-1); }
   Poly operator*(const Poly &o) const;
@@ -43,8 +43,8 @@ public:
   std::optional<Int> constant() const; // the value, if it depends on no atom
   const std::map<Monomial, Int> &terms() const { return terms_; }
   Int constant_term() const;
-  int highest_atom() const; // -1 if there is none
-  Int content() const;      // the greatest common divisor of the coefficients; 0 for 0
+  int highest_atom() const;                    // -1 if there is none
+  Int content() const;                         // the greatest common divisor of the coefficients; 0 for 0
   std::optional<Poly> divided_by(Int c) const; // exact division of every coefficient
   // coefficient * atom + rest; nullopt if a higher power of the atom occurs.
   struct Split;

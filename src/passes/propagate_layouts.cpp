@@ -3,9 +3,9 @@
 // Two passes over the structured IR. The backward pass collects what users would like (`want`): products want fragment
 // layouts of their operands, and the wish travels through pointwise and structural ops to loads and loop arguments. The
 // forward pass gives every value its home layout: products and forced loop arguments first, loads the cheaper of "as
-// wanted" and "coalesced, converted later", pointwise ops the candidate with the least conversion. Values that can be made
-// in any layout at no cost (iota, broadcasts, and pointwise ops of nothing else) wait until their first user tells.
-// Limits: one home per value; a second layout is a conversion at the use (apply_layouts shares equal ones).
+// wanted" and "coalesced, converted later", pointwise ops the candidate with the least conversion. Values that can be
+// made in any layout at no cost (iota, broadcasts, and pointwise ops of nothing else) wait until their first user
+// tells. Limits: one home per value; a second layout is a conversion at the use (apply_layouts shares equal ones).
 #include "ir/op_def.h"
 #include "passes/layout_choice.h"
 #include <cmath>
@@ -60,7 +60,8 @@ private:
     std::vector<int> order;
     for (int d = int(v->type.rank()) - 1; d >= 0; d--) order.push_back(d);
     int64_t inner = v->type.shape.empty() ? 1 : v->type.shape.back();
-    int64_t vec = std::max<int64_t>(1, std::min<int64_t>(16 / dtype_bytes(v->type.dtype), int64_t(1) << log2_ceil(inner)));
+    int64_t vec =
+        std::max<int64_t>(1, std::min<int64_t>(16 / dtype_bytes(v->type.dtype), int64_t(1) << log2_ceil(inner)));
     while (vec > 1 && inner % vec) vec /= 2;
     return blocked(v->type.shape, order, vec, vars_.warps);
   }
@@ -117,7 +118,8 @@ private:
         for (size_t i = 0; i < op->results.size(); i++) {
           // The layout of a product's own accumulator comes back to the argument through the yield.
           Value *y = yield->operand(i);
-          if (y->op && y->op->kind == OpKind::Mma && !wish(body->args[i + 1])) wish_for(body->args[i + 1], operand_layout(y->op, Role::C), inner * 0.5);
+          if (y->op && y->op->kind == OpKind::Mma && !wish(body->args[i + 1]))
+            wish_for(body->args[i + 1], operand_layout(y->op, Role::C), inner * 0.5);
         }
       }
       for (size_t i = 0; i < op->results.size(); i++)
@@ -196,7 +198,9 @@ private:
     }
     if (*home(v) == l) return;
     double c = cost_.conversion(*home(v), l, v->type.dtype);
-    if (std::isinf(c)) plan_.problem = fmt::format("no conversion of {} from {} to {}", v->type.str(), home(v)->to_string(), l.to_string());
+    if (std::isinf(c))
+      plan_.problem =
+          fmt::format("no conversion of {} from {} to {}", v->type.str(), home(v)->to_string(), l.to_string());
     add(c, plan_.conversion_cycles);
     plan_.conversions.push_back({op, int64_t(i), l});
   }
@@ -368,7 +372,8 @@ private:
   }
 
   // The layout of a tile that differs from `whole` only in extents of dims held in registers.
-  RegLayout with_register_axes(const RegLayout &whole, const std::vector<int64_t> &shape, const std::vector<bool> &dims) const {
+  RegLayout with_register_axes(const RegLayout &whole, const std::vector<int64_t> &shape,
+                               const std::vector<bool> &dims) const {
     TileSpace from = whole.space(), to{shape};
     auto move = [&](uint32_t basis) {
       uint32_t out = 0;
@@ -400,9 +405,12 @@ private:
         continue;
       }
       RegLayout l;
-      if (auto it = vars_.carried.find(arg); it != vars_.carried.end()) l = it->second;
-      else if (wish(arg)) l = wish(arg)->layout;
-      else l = settled(op, i + 3);
+      if (auto it = vars_.carried.find(arg); it != vars_.carried.end())
+        l = it->second;
+      else if (wish(arg))
+        l = wish(arg)->layout;
+      else
+        l = settled(op, i + 3);
       set(arg, l);
       require(op, i + 3, l);
     }
@@ -435,8 +443,10 @@ private:
       weight_ = outer * 16;
       Op *yield = op->regions[r]->terminator();
       for (size_t i = 0; i < yield->operands.size(); i++) {
-        if (r == 1) require(yield, i, layouts[i]);
-        else settled(yield, i);
+        if (r == 1)
+          require(yield, i, layouts[i]);
+        else
+          settled(yield, i);
       }
     }
     weight_ = outer;
@@ -542,7 +552,8 @@ private:
         if (l) require(op, 0, from);
       }
       if (!l) {
-        plan_.problem = fmt::format("`{}` of {} to {}: the extents are not powers of two where they are split", d.name.s, op->operand(0)->type.str(), r->type.str());
+        plan_.problem = fmt::format("`{}` of {} to {}: the extents are not powers of two where they are split",
+                                    d.name.s, op->operand(0)->type.str(), r->type.str());
         l = default_layout(r);
       }
       return set(r, *l);

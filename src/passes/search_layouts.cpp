@@ -1,10 +1,10 @@
 // Chooses the variables of layout inference by coordinate descent from several starts.
 //
-// A product has {instruction shape} x {warps over M, N, K} x {plain, transposed} candidates. The starts give all products
-// the same tiling and orientation; then one product at a time tries every candidate, then every loop-carried tile tries the
-// layout that its body yields, until nothing improves. A propagation costs tens of microseconds and conversion plans are
-// remembered, so a kernel with four products takes a few milliseconds. Where the kernel leaves the number of warps open,
-// the search runs for 1, 2, 4 and 8.
+// A product has {instruction shape} x {warps over M, N, K} x {plain, transposed} candidates. The starts give all
+// products the same tiling and orientation; then one product at a time tries every candidate, then every loop-carried
+// tile tries the layout that its body yields, until nothing improves. A propagation costs tens of microseconds and
+// conversion plans are remembered, so a kernel with four products takes a few milliseconds. Where the kernel leaves the
+// number of warps open, the search runs for 1, 2, 4 and 8.
 #include "ir/op_def.h"
 #include "passes/layout_choice.h"
 #include <cmath>
@@ -73,7 +73,7 @@ private:
   bool accept(const LayoutVariables &v) {
     LayoutPlan plan = propagate_layouts(f_, v, cost_);
     bool better = !seen_ || (best_.plan.problem.empty() == plan.problem.empty() ? plan.cycles < best_.plan.cycles - 1e-9
-                                                                               : plan.problem.empty());
+                                                                                : plan.problem.empty());
     if (better) best_ = {v, std::move(plan)};
     seen_ = true;
     return better;

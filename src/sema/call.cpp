@@ -24,7 +24,8 @@ SV Elaborator::call(const ast::Expr &e) {
   if (!kinds.empty()) return call_op(kinds, e);
   std::vector<std::string> names = visible_names();
   for (OpKind k : ir::all_ops()) names.emplace_back(ir::def(k).source.s);
-  for (const char *b : {"cdiv", "has", "full", "zeros", "ones", "split", "static_assert", "zeros_like"}) names.emplace_back(b);
+  for (const char *b : {"cdiv", "has", "full", "zeros", "ones", "split", "static_assert", "zeros_like"})
+    names.emplace_back(b);
   std::string near = nearest_name(e.text, names);
   for (const ast::Arg &a : e.args) expr(*a.value);
   return error(e.name_loc, DiagKind::unknown_name, e.text, near.empty() ? "" : "; did you mean `" + near + "`?");
@@ -62,7 +63,8 @@ SV Elaborator::fold_math(const std::string &name, const std::vector<SV> &args, S
         {"tanh", [](double x) { return std::tanh(x); }},   {"sin", [](double x) { return std::sin(x); }},
         {"cos", [](double x) { return std::cos(x); }}};
     if (auto it = unary.find(name); it != unary.end()) return SV::make_float(it->second(number(0)), loc);
-    if (name == "abs") return floats ? SV::make_float(std::fabs(number(0)), loc) : SV::make_int(std::abs(args[0].i), loc);
+    if (name == "abs")
+      return floats ? SV::make_float(std::fabs(number(0)), loc) : SV::make_int(std::abs(args[0].i), loc);
   }
   if (args.size() == 2) {
     if (name == "pow") return SV::make_float(std::pow(number(0), number(1)), loc);
@@ -81,14 +83,18 @@ SV Elaborator::builtin(const ast::Expr &e, bool &handled) {
   const std::string &n = e.text;
   auto arity = [&](size_t least, size_t most) {
     if (e.args.size() >= least && e.args.size() <= most) return true;
-    error(e.loc, DiagKind::wrong_arity, n, least == most ? fmt::format("{}", least) : fmt::format("{} to {}", least, most), e.args.size());
+    error(e.loc, DiagKind::wrong_arity, n,
+          least == most ? fmt::format("{}", least) : fmt::format("{} to {}", least, most), e.args.size());
     return false;
   };
   if (n == "has") {
     if (!arity(1, 1)) return SV::poison();
     const ast::Expr &a = *e.args[0].value;
     Var *v = a.kind == ExprKind::Name ? lookup(a.text) : nullptr;
-    if (!v) return a.kind == ExprKind::Name ? name(a) : error(a.loc, DiagKind::type_mismatch, "the name of an optional tensor", "an expression");
+    if (!v)
+      return a.kind == ExprKind::Name
+                 ? name(a)
+                 : error(a.loc, DiagKind::type_mismatch, "the name of an optional tensor", "an expression");
     return SV::make_bool(!v->value.is(Kind::Absent), e.loc);
   }
   if (n == "cdiv") {
@@ -128,9 +134,11 @@ SV Elaborator::builtin(const ast::Expr &e, bool &handled) {
     if (!t || shape.is_poison() || v.is_poison()) return SV::poison();
     if (shape.is(Kind::Int)) shape = SV::make(Kind::Tuple, shape.loc, [&](SV &s) { s.elements = {shape}; });
     std::vector<int64_t> extents;
-    if (!shape.is(Kind::Tuple)) return error(shape.loc, DiagKind::type_mismatch, "a shape such as [M, N]", shape.describe());
+    if (!shape.is(Kind::Tuple))
+      return error(shape.loc, DiagKind::type_mismatch, "a shape such as [M, N]", shape.describe());
     for (const SV &x : shape.elements) {
-      if (!x.is(Kind::Int)) return error(x.loc, DiagKind::non_constant_shape, extents.size(), n, std::string(diags_.sources().text(x.loc)));
+      if (!x.is(Kind::Int))
+        return error(x.loc, DiagKind::non_constant_shape, extents.size(), n, std::string(diags_.sources().text(x.loc)));
       if (x.i < least_extent()) return error(x.loc, DiagKind::bad_extent, extents.size(), x.i);
       extents.push_back(x.i);
     }
@@ -141,11 +149,16 @@ SV Elaborator::builtin(const ast::Expr &e, bool &handled) {
     SV x = expr(*e.args[0].value);
     auto parts = const_int(*e.args[1].value, "the number of parts");
     auto axis = e.args.size() > 2 ? const_int(*e.args[2].value, "the axis") : std::optional<int64_t>(0);
-    if (!x.is(Kind::Value) || !parts || !axis) return x.is_poison() || !parts || !axis ? SV::poison() : error(x.loc, DiagKind::type_mismatch, "a tile", x.describe());
+    if (!x.is(Kind::Value) || !parts || !axis)
+      return x.is_poison() || !parts || !axis ? SV::poison()
+                                              : error(x.loc, DiagKind::type_mismatch, "a tile", x.describe());
     const std::vector<int64_t> &shape = x.v->type.shape;
     if (*axis < 0) *axis += int64_t(shape.size());
-    if (*axis < 0 || *axis >= int64_t(shape.size())) return error(e.loc, DiagKind::index_out_of_range, *axis, shape.size());
-    if (*parts < 1 || shape[size_t(*axis)] % *parts) return error(e.loc, DiagKind::bad_check, fmt::format("an extent of {} has no {} equal parts", shape[size_t(*axis)], *parts));
+    if (*axis < 0 || *axis >= int64_t(shape.size()))
+      return error(e.loc, DiagKind::index_out_of_range, *axis, shape.size());
+    if (*parts < 1 || shape[size_t(*axis)] % *parts)
+      return error(e.loc, DiagKind::bad_check,
+                   fmt::format("an extent of {} has no {} equal parts", shape[size_t(*axis)], *parts));
     std::vector<int64_t> starts(shape.size(), 0), sizes = shape;
     sizes[size_t(*axis)] /= *parts;
     SV out = SV::make(Kind::Tuple, e.loc, [](SV &) {});
@@ -162,7 +175,8 @@ SV Elaborator::builtin(const ast::Expr &e, bool &handled) {
     if (reference()) return error(e.loc, DiagKind::only_in_kernel, n);
     SV out = SV::make(Kind::Tuple, e.loc, [](SV &) {});
     for (int64_t axis = 0; axis < int64_t(fn_.grid.size()); axis++)
-      out.elements.push_back(emit(n == "program_id" ? OpKind::ProgramId : OpKind::NumPrograms, {}, ir::Attrs::one("axis", axis), e.loc));
+      out.elements.push_back(
+          emit(n == "program_id" ? OpKind::ProgramId : OpKind::NumPrograms, {}, ir::Attrs::one("axis", axis), e.loc));
     return out.elements.size() == 1 ? out.elements[0] : out;
   }
   if (n == "inline_ptx") return inline_ptx(e);
@@ -183,10 +197,15 @@ SV Elaborator::generator(const ast::Expr &e) {
     if (!v.is_number()) return error(a.value->loc, DiagKind::not_constant, "the argument of a generator");
     g.args.push_back(v.is(Kind::Float) ? v.f : double(v.i));
   }
-  static const std::map<std::string, size_t> arity = {{"uniform", 2}, {"normal", 2}, {"bernoulli", 1}, {"integers", 2}, {"constant", 1}, {"edge", 0}};
-  if (g.args.size() != arity.at(g.kind)) return error(e.loc, DiagKind::wrong_arity, e.text, arity.at(g.kind), g.args.size());
+  static const std::map<std::string, size_t> arity = {{"uniform", 2},  {"normal", 2},   {"bernoulli", 1},
+                                                      {"integers", 2}, {"constant", 1}, {"edge", 0}};
+  if (g.args.size() != arity.at(g.kind))
+    return error(e.loc, DiagKind::wrong_arity, e.text, arity.at(g.kind), g.args.size());
   g.param = fmt::format("random{}", generators_->size());
-  DType t = e.text == "bernoulli" ? DType::Bool : e.text == "integers" ? DType::I64 : is_float(generator_dtype_) ? DType::F64 : DType::I64;
+  DType t = e.text == "bernoulli"        ? DType::Bool
+            : e.text == "integers"       ? DType::I64
+            : is_float(generator_dtype_) ? DType::F64
+                                         : DType::I64;
   ir::Param p;
   p.name = g.param;
   p.type = ir::Type::tile(t, generator_shape_);
@@ -215,7 +234,8 @@ SV Elaborator::inline_ptx(const ast::Expr &e) {
       continue;
     }
     if (a.name->text == "result") {
-      if (a.value->kind != ExprKind::Name) return error(a.value->loc, DiagKind::type_mismatch, "a type", "an expression");
+      if (a.value->kind != ExprKind::Name)
+        return error(a.value->loc, DiagKind::type_mismatch, "a type", "an expression");
       auto t = dtype_of({a.value->text, a.value->loc});
       if (!t) return SV::poison();
       attrs.set("dtype", *t);

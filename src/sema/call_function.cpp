@@ -1,4 +1,5 @@
-// Calls of functions, which are inlined: parameters are unified with the arguments, the body elaborated in its own scopes.
+// Calls of functions, which are inlined: parameters are unified with the arguments, the body elaborated in its own
+// scopes.
 #include "sema/elaborate.h"
 #include <algorithm>
 
@@ -13,9 +14,12 @@ bool Elaborator::unify(const ast::Type &t, const SV &arg, const ast::Param &p, s
   auto bind = [&](const std::string &n, SV v) {
     if (!generics.count(n) && !parse_dtype(n) && !file_->consts.count(n)) generics[n] = std::move(v);
   };
-  auto dtype_generic = [&](const ast::Name &n, DType t) { bind(n.text, SV::make(Kind::DType, arg.loc, [&](SV &s) { s.dtype = t; })); };
+  auto dtype_generic = [&](const ast::Name &n, DType t) {
+    bind(n.text, SV::make(Kind::DType, arg.loc, [&](SV &s) { s.dtype = t; }));
+  };
   if (t.kind == ast::TypeKind::Named) {
-    bool builtin = t.name.text == "int" || t.name.text == "bool" || t.name.text == "type" || file_->enums.count(t.name.text);
+    bool builtin =
+        t.name.text == "int" || t.name.text == "bool" || t.name.text == "type" || file_->enums.count(t.name.text);
     if (arg.is(Kind::Value) && !builtin) dtype_generic(t.name, arg.v->type.dtype);
     return true;
   }
@@ -26,7 +30,8 @@ bool Elaborator::unify(const ast::Type &t, const SV &arg, const ast::Param &p, s
   }
   dtype_generic(t.element, arg.v->type.dtype);
   if (t.dims.size() != arg.v->type.shape.size()) {
-    error(arg.loc, DiagKind::type_mismatch, fmt::format("a tile of rank {} for `{}`", t.dims.size(), p.name.text), arg.describe());
+    error(arg.loc, DiagKind::type_mismatch, fmt::format("a tile of rank {} for `{}`", t.dims.size(), p.name.text),
+          arg.describe());
     return false;
   }
   for (size_t d = 0; d < t.dims.size(); d++)
@@ -38,7 +43,9 @@ bool Elaborator::unify(const ast::Type &t, const SV &arg, const ast::Param &p, s
 SV Elaborator::call_function(const ast::Function &f, Scope *scope, const ast::Expr &e) {
   bool callable = f.kind == ast::FunctionKind::Fn || (f.kind == ast::FunctionKind::Reference && reference());
   if (!callable)
-    return error(e.name_loc, DiagKind::not_callable, e.text, f.kind == ast::FunctionKind::Kernel ? "kernels are launched" : "references are called in verify blocks and references");
+    return error(e.name_loc, DiagKind::not_callable, e.text,
+                 f.kind == ast::FunctionKind::Kernel ? "kernels are launched"
+                                                     : "references are called in verify blocks and references");
   for (const Call &c : calls_)
     if (c.function == &f) return error(e.name_loc, DiagKind::recursion, e.text);
   // Arguments, in the caller's scope.
@@ -48,13 +55,13 @@ SV Elaborator::call_function(const ast::Function &f, Scope *scope, const ast::Ex
   for (const ast::Arg &a : e.args) {
     size_t slot = next;
     if (a.name) {
-      for (slot = 0; slot < f.params.size() && f.params[slot].name.text != a.name->text; slot++) {
-      }
+      for (slot = 0; slot < f.params.size() && f.params[slot].name.text != a.name->text; slot++) {}
       if (slot == f.params.size()) {
         std::vector<std::string> names;
         for (const ast::Param &p : f.params) names.push_back(p.name.text);
         std::string near = nearest_name(a.name->text, names);
-        return error(a.name->loc, DiagKind::unknown_argument, e.text, a.name->text, near.empty() ? "" : "; did you mean `" + near + "`?");
+        return error(a.name->loc, DiagKind::unknown_argument, e.text, a.name->text,
+                     near.empty() ? "" : "; did you mean `" + near + "`?");
       }
       if (args[slot]) return error(a.name->loc, DiagKind::repeated_argument, a.name->text, e.text);
     } else {
@@ -69,10 +76,10 @@ SV Elaborator::call_function(const ast::Function &f, Scope *scope, const ast::Ex
     const ast::Arg &g = e.generics[i];
     size_t slot = i;
     if (g.name)
-      for (slot = 0; slot < f.generics.size() && f.generics[slot].name.text != g.name->text; slot++) {
-      }
+      for (slot = 0; slot < f.generics.size() && f.generics[slot].name.text != g.name->text; slot++) {}
     if (slot >= f.generics.size())
-      return error(g.value->loc, DiagKind::unknown_parameter, e.text, g.name ? g.name->text : fmt::format("#{}", i), "");
+      return error(g.value->loc, DiagKind::unknown_parameter, e.text, g.name ? g.name->text : fmt::format("#{}", i),
+                   "");
     SV v = expr(*g.value);
     failed |= v.is_poison();
     generics[f.generics[slot].name.text] = v;
@@ -139,7 +146,8 @@ SV Elaborator::call_function(const ast::Function &f, Scope *scope, const ast::Ex
       if (v.is(Kind::Value) && v.v->type.shape != t->shape) {
         for (size_t d = 0; d < t->shape.size(); d++)
           if (v.v->type.rank() == t->rank() && v.v->type.shape[d] != t->shape[d]) {
-            error(v.loc, DiagKind::shape_mismatch, p.name.text, ir::shape_str(v.v->type.shape), ir::shape_str(t->shape), d, v.v->type.shape[d], t->shape[d]);
+            error(v.loc, DiagKind::shape_mismatch, p.name.text, ir::shape_str(v.v->type.shape), ir::shape_str(t->shape),
+                  d, v.v->type.shape[d], t->shape[d]);
             return finish();
           }
       }
@@ -159,11 +167,16 @@ SV Elaborator::call_function(const ast::Function &f, Scope *scope, const ast::Ex
     }
     for (size_t i = 0; i < f.results.size(); i++)
       if (!(*results)[i].is_poison()) {
-        if (f.results[i].type->kind == ast::TypeKind::Named && (f.results[i].type->name.text == "int" || f.results[i].type->name.text == "bool")) continue;
-        if (auto t = tile_type(*f.results[i].type)) (*results)[i] = SV::make_value(value_as((*results)[i], *t, "result"), e.loc);
+        if (f.results[i].type->kind == ast::TypeKind::Named &&
+            (f.results[i].type->name.text == "int" || f.results[i].type->name.text == "bool"))
+          continue;
+        if (auto t = tile_type(*f.results[i].type))
+          (*results)[i] = SV::make_value(value_as((*results)[i], *t, "result"), e.loc);
       }
-    if (results->size() == 1) out = (*results)[0];
-    else out = SV::make(Kind::Tuple, e.loc, [&](SV &s) { s.elements = std::move(*results); });
+    if (results->size() == 1)
+      out = (*results)[0];
+    else
+      out = SV::make(Kind::Tuple, e.loc, [&](SV &s) { s.elements = std::move(*results); });
     if (out.is(Kind::Tuple) && out.elements.empty()) out = SV::effect(e.loc);
   } else if (!f.results.empty()) {
     if (!diags_.has_errors()) error(f.name.loc, DiagKind::missing_return, f.name.text);

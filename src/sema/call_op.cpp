@@ -16,7 +16,8 @@ bool Elaborator::bind_args(OpKind kind, const ast::Expr &e, std::vector<const as
   size_t next = 0;
   for (const ast::Arg &a : e.args) {
     if (a.name) {
-      auto it = std::find_if(params.begin(), params.end(), [&](const ir::SigParam &p) { return p.name == a.name->text; });
+      auto it =
+          std::find_if(params.begin(), params.end(), [&](const ir::SigParam &p) { return p.name == a.name->text; });
       if (it == params.end() || by_param[size_t(it - params.begin())]) return false;
       by_param[size_t(it - params.begin())] = a.value.get();
       continue;
@@ -52,11 +53,14 @@ SV Elaborator::call_op(const std::vector<OpKind> &kinds, const ast::Expr &e) {
       if (!a.name) continue;
       if (std::find(names.begin(), names.end(), a.name->text) == names.end()) {
         std::string near = nearest_name(a.name->text, names);
-        return error(a.name->loc, DiagKind::unknown_argument, e.text, a.name->text, near.empty() ? "" : "; did you mean `" + near + "`?");
+        return error(a.name->loc, DiagKind::unknown_argument, e.text, a.name->text,
+                     near.empty() ? "" : "; did you mean `" + near + "`?");
       }
-      if (!seen.insert(a.name->text).second) return error(a.name->loc, DiagKind::repeated_argument, a.name->text, e.text);
+      if (!seen.insert(a.name->text).second)
+        return error(a.name->loc, DiagKind::repeated_argument, a.name->text, e.text);
     }
-    std::string count = required == params.size() ? fmt::format("{}", required) : fmt::format("{} to {}", required, params.size());
+    std::string count =
+        required == params.size() ? fmt::format("{}", required) : fmt::format("{} to {}", required, params.size());
     return error(e.loc, DiagKind::wrong_arity, e.text, count, e.args.size());
   }
   std::string forms;
@@ -115,15 +119,18 @@ SV Elaborator::apply_op(OpKind kind, const ast::Expr &e, std::vector<const ast::
         if (p.default_text == "all")
           all_axes = true;
         else
-          attrs.set(p.name, p.kind == PK::Bool ? int64_t(p.default_text == "true") : int64_t(std::stoll(p.default_text)));
+          attrs.set(p.name,
+                    p.kind == PK::Bool ? int64_t(p.default_text == "true") : int64_t(std::stoll(p.default_text)));
         break;
       }
       auto v = p.kind == PK::Int ? const_int(*a, p.name.c_str()) : [&]() -> std::optional<int64_t> {
         auto b = const_bool(*a, p.name.c_str());
         return b ? std::optional<int64_t>(*b) : std::nullopt;
       }();
-      if (!v) failed = true;
-      else attrs.set(p.name, *v);
+      if (!v)
+        failed = true;
+      else
+        attrs.set(p.name, *v);
       break;
     }
     case PK::Ints: {
@@ -150,22 +157,30 @@ SV Elaborator::apply_op(OpKind kind, const ast::Expr &e, std::vector<const ast::
       if (a) {
         std::optional<DType> t;
         SV v = a->kind == ExprKind::Name && !lookup(a->text) ? SV::poison() : expr(*a);
-        if (v.is(Kind::DType)) t = v.dtype;
-        else if (a->kind == ExprKind::Name) t = dtype_of({a->text, a->loc});
-        else error(a->loc, DiagKind::type_mismatch, "a type", "an expression");
-        if (!t) failed = true;
-        else attrs.set(p.name, *t);
+        if (v.is(Kind::DType))
+          t = v.dtype;
+        else if (a->kind == ExprKind::Name)
+          t = dtype_of({a->text, a->loc});
+        else
+          error(a->loc, DiagKind::type_mismatch, "a type", "an expression");
+        if (!t)
+          failed = true;
+        else
+          attrs.set(p.name, *t);
       } else if (!e.generics.empty() && e.generics[0].value->kind == ExprKind::Name) {
         auto t = dtype_of({e.generics[0].value->text, e.generics[0].value->loc});
-        if (!t) failed = true;
-        else attrs.set(p.name, *t);
+        if (!t)
+          failed = true;
+        else
+          attrs.set(p.name, *t);
       } else if (auto t = parse_dtype(p.default_text)) {
         attrs.set(p.name, *t);
       }
       break;
     }
     case PK::String: {
-      SV v = a ? expr(*a) : SV::make(Kind::String, e.loc, [&](SV &s) { s.s = p.default_text == "\"\"" ? "" : p.default_text; });
+      SV v = a ? expr(*a)
+               : SV::make(Kind::String, e.loc, [&](SV &s) { s.s = p.default_text == "\"\"" ? "" : p.default_text; });
       if (!v.is(Kind::String)) {
         if (!v.is_poison()) error(a->loc, DiagKind::type_mismatch, "a string", v.describe());
         failed = true;
@@ -176,7 +191,9 @@ SV Elaborator::apply_op(OpKind kind, const ast::Expr &e, std::vector<const ast::
     }
     case PK::Enum: {
       std::string choice = p.default_text;
-      if (a) choice = a->kind == ExprKind::Name || a->kind == ExprKind::String ? a->text : std::string(diags_.sources().text(a->loc));
+      if (a)
+        choice = a->kind == ExprKind::Name || a->kind == ExprKind::String ? a->text
+                                                                          : std::string(diags_.sources().text(a->loc));
       if (std::find(p.choices.begin(), p.choices.end(), choice) == p.choices.end()) {
         std::string list;
         for (const std::string &c : p.choices) list += (list.empty() ? "" : ", ") + c;
@@ -191,7 +208,8 @@ SV Elaborator::apply_op(OpKind kind, const ast::Expr &e, std::vector<const ast::
   }
   if (failed) return SV::poison();
 
-  if (!has_view && !values.empty() && std::all_of(values.begin(), values.end(), [](const SV &v) { return v.is_number(); })) {
+  if (!has_view && !values.empty() &&
+      std::all_of(values.begin(), values.end(), [](const SV &v) { return v.is_number(); })) {
     bool folded = false;
     SV v = fold_math(e.text, values, e.loc, folded);
     if (folded) return v;
@@ -205,7 +223,8 @@ SV Elaborator::apply_op(OpKind kind, const ast::Expr &e, std::vector<const ast::
     ir::Value *tensor = operands[0];
     DType t = tensor->type.dtype;
     bool writes = false;
-    for (int8_t k = 0; k < d.effects.count; k++) writes |= d.effects.list[k].operand == 0 && d.effects.list[k].access != ir::Access::Read;
+    for (int8_t k = 0; k < d.effects.count; k++)
+      writes |= d.effects.list[k].operand == 0 && d.effects.list[k].access != ir::Access::Read;
     if (writes) written.insert(tensor);
     for (size_t i = 0; i < values.size(); i++) {
       const std::string &p = params[owners[i]].name;
@@ -238,7 +257,8 @@ SV Elaborator::apply_op(OpKind kind, const ast::Expr &e, std::vector<const ast::
   if (pointwise && operands.size() > 1) {
     for (size_t i = first + 1; i < operands.size(); i++)
       if (operands[i]->type.dtype != operands[first]->type.dtype)
-        return error(e.loc, DiagKind::dtype_mismatch, e.text, operands[first]->type.str(), operands[i]->type.str(), dtype_name(operands[first]->type.dtype));
+        return error(e.loc, DiagKind::dtype_mismatch, e.text, operands[first]->type.str(), operands[i]->type.str(),
+                     dtype_name(operands[first]->type.dtype));
     std::vector<int64_t> shape;
     for (ir::Value *v : operands) {
       const std::vector<int64_t> &s = v->type.shape;
@@ -246,7 +266,8 @@ SV Elaborator::apply_op(OpKind kind, const ast::Expr &e, std::vector<const ast::
       for (size_t k = 0; k < s.size(); k++) {
         int64_t &x = shape[shape.size() - s.size() + k];
         if (x != 1 && s[k] != 1 && x != s[k])
-          return error(e.loc, DiagKind::shape_mismatch, e.text, ir::shape_str(operands[0]->type.shape), ir::shape_str(s), k, x, s[k]);
+          return error(e.loc, DiagKind::shape_mismatch, e.text, ir::shape_str(operands[0]->type.shape),
+                       ir::shape_str(s), k, x, s[k]);
         if (x == 1) x = s[k];
       }
     }

@@ -1,6 +1,6 @@
-// The elaborator: walks the syntax tree of one kernel or reference with an environment of compile-time values and IR values,
-// inlines functions, and emits typed IR. Errors are reported and poison the value; elaboration goes on, so that all errors
-// of an instance come out at once.
+// The elaborator: walks the syntax tree of one kernel or reference with an environment of compile-time values and IR
+// values, inlines functions, and emits typed IR. Errors are reported and poison the value; elaboration goes on, so that
+// all errors of an instance come out at once.
 #pragma once
 #include "ir/builder.h"
 #include "sema/program.h"
@@ -53,7 +53,7 @@ public:
   ir::Value *convert_shape(ir::Value *v, const std::vector<int64_t> &shape, SourceLoc loc); // broadcast; shapes fit
   // value() converted to a type: numbers and scalars are broadcast, dtypes must agree. Null after an error.
   ir::Value *value_as(const SV &v, const ir::Type &type, const char *what);
-  std::optional<ir::Type> type(const ast::Type &t); // tile and scalar types
+  std::optional<ir::Type> type(const ast::Type &t);      // tile and scalar types
   std::optional<ir::Type> tile_type(const ast::Type &t); // also a tensor type, as the tile that holds all of it
 
   // Sizes over a kernel's run-time symbols: grids, facts, extents (sizes.cpp).
@@ -95,7 +95,8 @@ private:
   // Loop-carried and branch-merged variables: those assigned in `bodies` that exist outside.
   std::vector<std::string> carried(std::initializer_list<const std::vector<ast::StmtPtr> *> bodies);
   ir::Value *carried_value(const std::string &name);
-  void yield(const std::vector<std::string> &names, const std::vector<ir::Value *> &entry, const char *what, SourceLoc loc);
+  void yield(const std::vector<std::string> &names, const std::vector<ir::Value *> &entry, const char *what,
+             SourceLoc loc);
 
   // expressions
   SV name(const ast::Expr &e);
@@ -113,7 +114,8 @@ private:
   SV index_tensor(const ast::Expr &e, SV base);
   SV index_tile(const ast::Expr &e, SV base);
   std::optional<IndexItem> index_item(const ast::Expr &e);
-  // Compile-time [start, size) of a range in an extent; nullopt after an error or if it is not constant (`constant` false).
+  // Compile-time [start, size) of a range in an extent; nullopt after an error or if it is not constant (`constant`
+  // false).
   struct Span {
     int64_t start = 0, size = 0;
   };
@@ -127,7 +129,7 @@ private:
   };
   TileAccess tile_access(const ast::Expr &e, ir::Value *base, bool allow_none);
   SV materialise(const SV &view); // a view used as a tensor: a subview
-  struct Access { // operands and attributes that load, store and atomics share
+  struct Access {                 // operands and attributes that load, store and atomics share
     std::vector<ir::Value *> operands;
     ir::Attrs attrs;
     std::vector<int64_t> shape;
@@ -141,14 +143,16 @@ private:
   SV call_function(const ast::Function &f, Scope *scope, const ast::Expr &e);
   SV call_op(const std::vector<ir::OpKind> &kinds, const ast::Expr &e);
   SV apply_op(ir::OpKind kind, const ast::Expr &e, std::vector<const ast::Expr *> &by_param);
-  bool bind_args(ir::OpKind kind, const ast::Expr &e, std::vector<const ast::Expr *> &by_param, std::vector<const ast::Expr *> &rest);
+  bool bind_args(ir::OpKind kind, const ast::Expr &e, std::vector<const ast::Expr *> &by_param,
+                 std::vector<const ast::Expr *> &rest);
   SV fold_math(const std::string &name, const std::vector<SV> &args, SourceLoc loc, bool &folded);
   SV cast(DType t, const ast::Expr &e);
   SV inline_ptx(const ast::Expr &e);
   SV generator(const ast::Expr &e);
   bool unify(const ast::Type &t, const SV &arg, const ast::Param &p, std::map<std::string, SV> &generics);
   std::vector<std::string> visible_names();
-  SV emit(ir::OpKind kind, std::vector<ir::Value *> operands, ir::Attrs attrs, SourceLoc loc, std::vector<SourceLoc> locs = {});
+  SV emit(ir::OpKind kind, std::vector<ir::Value *> operands, ir::Attrs attrs, SourceLoc loc,
+          std::vector<SourceLoc> locs = {});
 
   Program &program_;
   ir::Function &fn_;
@@ -163,9 +167,9 @@ private:
     SourceLoc loc;
   };
   std::vector<Call> calls_;
-  int64_t region_depth_ = 0;                  // inside run-time control flow of the current function
-  int64_t exits_ = 0;                         // of these regions, those that hold the rest after an early `return`
-  std::optional<std::vector<SV>> returned_;   // of the current function
+  int64_t region_depth_ = 0;                // inside run-time control flow of the current function
+  int64_t exits_ = 0;                       // of these regions, those that hold the rest after an early `return`
+  std::optional<std::vector<SV>> returned_; // of the current function
   std::vector<GeneratorCall> *generators_ = nullptr;
   std::vector<int64_t> generator_shape_;
   DType generator_dtype_ = DType::F64;

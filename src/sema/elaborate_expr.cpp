@@ -37,7 +37,8 @@ Elaborator::Elaborator(Program &program, ir::Function &function, Diagnostics &di
   push_scope();
 }
 
-SV Elaborator::emit(OpKind kind, std::vector<ir::Value *> operands, ir::Attrs attrs, SourceLoc loc, std::vector<SourceLoc> locs) {
+SV Elaborator::emit(OpKind kind, std::vector<ir::Value *> operands, ir::Attrs attrs, SourceLoc loc,
+                    std::vector<SourceLoc> locs) {
   for (ir::Value *v : operands)
     if (!v) return SV::poison();
   const ir::OpDef &d = ir::def(kind);
@@ -105,7 +106,8 @@ ir::Value *Elaborator::value_as(const SV &v, const ir::Type &type, const char *w
   if (x->type.rank() <= type.rank()) {
     int64_t shift = type.rank() - x->type.rank();
     bool fits = true;
-    for (int64_t d = 0; d < x->type.rank(); d++) fits &= x->type.shape[d] == 1 || x->type.shape[d] == type.shape[d + shift];
+    for (int64_t d = 0; d < x->type.rank(); d++)
+      fits &= x->type.shape[d] == 1 || x->type.shape[d] == type.shape[d + shift];
     if (fits) return convert_shape(x, type.shape, v.loc);
   }
   error(v.loc, DiagKind::type_mismatch, type.str(), x->type.str());
@@ -339,7 +341,8 @@ SV Elaborator::fold(BinaryOp op, const SV &a, const SV &b, SourceLoc loc) {
   case BinaryOp::Shl:
   case BinaryOp::Shr:
     if (floats) return error(loc, DiagKind::type_mismatch, "integers", (a.is(Kind::Float) ? a : b).describe());
-    if (b.i < 0 || b.i > 62 || (op == BinaryOp::Shl && (a.i > INT64_MAX >> b.i || a.i < INT64_MIN >> b.i))) return overflow();
+    if (b.i < 0 || b.i > 62 || (op == BinaryOp::Shl && (a.i > INT64_MAX >> b.i || a.i < INT64_MIN >> b.i)))
+      return overflow();
     return SV::make_int(op == BinaryOp::Shl ? a.i << b.i : a.i >> b.i, loc);
   }
   return SV::poison();
@@ -348,7 +351,8 @@ SV Elaborator::fold(BinaryOp op, const SV &a, const SV &b, SourceLoc loc) {
 SV Elaborator::binary(const ast::Expr &e) {
   SV a = expr(*e.operands[0]);
   // && and || of compile-time conditions do not look at what is decided: `has(x) && load(x[0]) > 0`.
-  if (a.is_number() && ((e.binary == BinaryOp::And && !a.i) || (e.binary == BinaryOp::Or && a.i))) return SV::make_bool(a.i, e.loc);
+  if (a.is_number() && ((e.binary == BinaryOp::And && !a.i) || (e.binary == BinaryOp::Or && a.i)))
+    return SV::make_bool(a.i, e.loc);
   SV b = expr(*e.operands[1]);
   return binary(e.binary, std::move(a), std::move(b), e.loc);
 }
@@ -362,7 +366,8 @@ SV Elaborator::binary(BinaryOp op, SV a, SV b, SourceLoc loc) {
       return error(loc, DiagKind::wrong_tuple, a.elements.size(), b.elements.size());
     SV out = SV::make(Kind::Tuple, loc, [](SV &) {});
     for (size_t i = 0; i < n; i++)
-      out.elements.push_back(binary(op, a.is(Kind::Tuple) ? a.elements[i] : a, b.is(Kind::Tuple) ? b.elements[i] : b, loc));
+      out.elements.push_back(
+          binary(op, a.is(Kind::Tuple) ? a.elements[i] : a, b.is(Kind::Tuple) ? b.elements[i] : b, loc));
     return out;
   }
   if ((a.is(Kind::Enum) || a.is(Kind::DType)) && a.kind == b.kind && (op == BinaryOp::Eq || op == BinaryOp::Ne)) {
@@ -393,7 +398,8 @@ SV Elaborator::binary(BinaryOp op, SV a, SV b, SourceLoc loc) {
     int64_t dx = d - (rank - x->type.rank()), dy = d - (rank - y->type.rank());
     int64_t ex = dx < 0 ? 1 : x->type.shape[dx], ey = dy < 0 ? 1 : y->type.shape[dy];
     if (ex != ey && ex != 1 && ey != 1)
-      return error(loc, DiagKind::shape_mismatch, ast::spelling(op), ir::shape_str(x->type.shape), ir::shape_str(y->type.shape), d, ex, ey);
+      return error(loc, DiagKind::shape_mismatch, ast::spelling(op), ir::shape_str(x->type.shape),
+                   ir::shape_str(y->type.shape), d, ex, ey);
     shape[size_t(d)] = ex == 1 ? ey : ex;
   }
   SourceLoc la = a.loc, lb = b.loc;
@@ -409,9 +415,12 @@ SV Elaborator::ternary(const ast::Expr &e) {
   SV a = expr(*e.operands[1]), b = expr(*e.operands[2]);
   if (a.is_poison() || b.is_poison()) return SV::poison();
   std::optional<DType> want;
-  if (a.is(Kind::Value)) want = a.v->type.dtype;
-  else if (b.is(Kind::Value)) want = b.v->type.dtype;
-  else if (a.is(Kind::Float) || b.is(Kind::Float)) want = reference() ? DType::F64 : DType::F32;
+  if (a.is(Kind::Value))
+    want = a.v->type.dtype;
+  else if (b.is(Kind::Value))
+    want = b.v->type.dtype;
+  else if (a.is(Kind::Float) || b.is(Kind::Float))
+    want = reference() ? DType::F64 : DType::F32;
   ir::Value *x = value(a, want), *y = value(b, want), *k = value(c);
   if (!x || !y || !k) return SV::poison();
   std::vector<int64_t> shape = x->type.rank() >= y->type.rank() ? x->type.shape : y->type.shape;
@@ -434,7 +443,8 @@ SV Elaborator::member(const ast::Expr &e) {
           return SV::make(Kind::Enum, e.loc, [&](SV &s) { s.s = base.text + "." + e.text, s.i = int64_t(i); });
       }
       std::string near = nearest_name(e.text, names);
-      return error(e.name_loc, DiagKind::unknown_name, base.text + "." + e.text, near.empty() ? "" : "; did you mean `" + near + "`?");
+      return error(e.name_loc, DiagKind::unknown_name, base.text + "." + e.text,
+                   near.empty() ? "" : "; did you mean `" + near + "`?");
     }
   SV a = expr(base);
   if (a.is_poison()) return a;
@@ -503,11 +513,15 @@ std::optional<ir::SizeExpr> Elaborator::size(const ast::Expr &e) {
   switch (e.kind) {
   case ExprKind::Int: return S::constant(e.int_value);
   case ExprKind::Name:
-    if (Var *v = lookup(e.text); v && v->value.is(Kind::Int)) return S::constant(v->value.i);
-    else if (v && v->value.is(Kind::Bool)) return S::constant(v->value.i);
+    if (Var *v = lookup(e.text); v && v->value.is(Kind::Int))
+      return S::constant(v->value.i);
+    else if (v && v->value.is(Kind::Bool))
+      return S::constant(v->value.i);
     if (size_symbols.count(e.text)) return S::symbol(e.text);
-    if (SV v = name(e); v.is(Kind::Int)) return S::constant(v.i);
-    else if (!v.is_poison()) error(e.loc, DiagKind::not_constant, "a size");
+    if (SV v = name(e); v.is(Kind::Int))
+      return S::constant(v.i);
+    else if (!v.is_poison())
+      error(e.loc, DiagKind::not_constant, "a size");
     return std::nullopt;
   case ExprKind::Unary:
     if (e.unary == ast::UnaryOp::Neg) {
@@ -521,9 +535,10 @@ std::optional<ir::SizeExpr> Elaborator::size(const ast::Expr &e) {
     break;
   case ExprKind::Binary: {
     static const std::map<BinaryOp, S::Op> ops = {
-        {BinaryOp::Add, S::Op::Add}, {BinaryOp::Sub, S::Op::Sub}, {BinaryOp::Mul, S::Op::Mul}, {BinaryOp::Div, S::Op::Div},
-        {BinaryOp::Rem, S::Op::Rem}, {BinaryOp::Eq, S::Op::Eq},   {BinaryOp::Ne, S::Op::Ne},   {BinaryOp::Lt, S::Op::Lt},
-        {BinaryOp::Le, S::Op::Le},   {BinaryOp::Gt, S::Op::Gt},   {BinaryOp::Ge, S::Op::Ge},   {BinaryOp::And, S::Op::And},
+        {BinaryOp::Add, S::Op::Add}, {BinaryOp::Sub, S::Op::Sub}, {BinaryOp::Mul, S::Op::Mul},
+        {BinaryOp::Div, S::Op::Div}, {BinaryOp::Rem, S::Op::Rem}, {BinaryOp::Eq, S::Op::Eq},
+        {BinaryOp::Ne, S::Op::Ne},   {BinaryOp::Lt, S::Op::Lt},   {BinaryOp::Le, S::Op::Le},
+        {BinaryOp::Gt, S::Op::Gt},   {BinaryOp::Ge, S::Op::Ge},   {BinaryOp::And, S::Op::And},
         {BinaryOp::Or, S::Op::Or}};
     if (auto it = ops.find(e.binary); it != ops.end()) return pair(*e.operands[0], *e.operands[1], it->second);
     break;
@@ -540,7 +555,8 @@ std::optional<ir::SizeExpr> Elaborator::size(const ast::Expr &e) {
   // Anything else must be a compile-time integer.
   SV v = expr(e);
   if (v.is(Kind::Int) || v.is(Kind::Bool)) return S::constant(v.i);
-  if (!v.is_poison()) error(e.loc, DiagKind::bad_check, "a size is made of sizes, integers, + - * / %, comparisons, cdiv, min and max");
+  if (!v.is_poison())
+    error(e.loc, DiagKind::bad_check, "a size is made of sizes, integers, + - * / %, comparisons, cdiv, min and max");
   return std::nullopt;
 }
 

@@ -45,7 +45,8 @@ std::optional<std::vector<SV>> Elaborator::body(const std::vector<ast::StmtPtr> 
 Elaborator::Flow Elaborator::block(const std::vector<ast::StmtPtr> &stmts) {
   for (size_t i = 0; i < stmts.size();) {
     if (statement(stmts, i).returned) {
-      if (i < stmts.size()) error(stmts[i]->loc, DiagKind::misplaced_return, "comes before this statement, which is never reached");
+      if (i < stmts.size())
+        error(stmts[i]->loc, DiagKind::misplaced_return, "comes before this statement, which is never reached");
       return {true};
     }
   }
@@ -63,7 +64,8 @@ Elaborator::Flow Elaborator::statement(const std::vector<ast::StmtPtr> &stmts, s
     SV v = expr(*s.value);
     bool acts = v.is(Kind::Effect); // or an op that changes something and has a result too: an atomic
     if (v.is(Kind::Value) && v.v->op)
-      for (int8_t k = 0; k < def(*v.v->op).effects.count; k++) acts |= def(*v.v->op).effects.list[k].access != ir::Access::Read;
+      for (int8_t k = 0; k < def(*v.v->op).effects.count; k++)
+        acts |= def(*v.v->op).effects.list[k].access != ir::Access::Read;
     if (!acts && !v.is_poison()) error(s.value->loc, DiagKind::unused_value);
     return {};
   }
@@ -128,7 +130,8 @@ void Elaborator::assign_to(const ast::Expr &target, SV v) {
   if (target.kind == ast::ExprKind::Tuple) {
     if (v.is_poison()) return;
     if (!v.is(Kind::Tuple) || v.elements.size() != target.operands.size()) {
-      error(target.loc, DiagKind::wrong_tuple, target.operands.size(), v.is(Kind::Tuple) ? v.elements.size() : size_t(1));
+      error(target.loc, DiagKind::wrong_tuple, target.operands.size(),
+            v.is(Kind::Tuple) ? v.elements.size() : size_t(1));
       return;
     }
     for (size_t i = 0; i < target.operands.size(); i++) assign_to(*target.operands[i], v.elements[i]);
@@ -293,7 +296,8 @@ Elaborator::Flow Elaborator::if_stmt(const std::vector<ast::StmtPtr> &stmts, siz
     if (branch == 0) {
       for (size_t i = 0; i < s.body.size();) {
         if (swallow && i + 1 == s.body.size()) break; // its `return`
-        if (statement(s.body, i).returned) error(s.body[i - 1]->loc, DiagKind::misplaced_return, "cannot leave run-time control flow here");
+        if (statement(s.body, i).returned)
+          error(s.body[i - 1]->loc, DiagKind::misplaced_return, "cannot leave run-time control flow here");
       }
     } else if (swallow) {
       exits_++;
@@ -301,7 +305,8 @@ Elaborator::Flow Elaborator::if_stmt(const std::vector<ast::StmtPtr> &stmts, siz
         if (statement(stmts, index).returned) break;
     } else {
       for (size_t i = 0; i < s.else_body.size();)
-        if (statement(s.else_body, i).returned) error(s.else_body[i - 1]->loc, DiagKind::misplaced_return, "cannot leave run-time control flow here");
+        if (statement(s.else_body, i).returned)
+          error(s.else_body[i - 1]->loc, DiagKind::misplaced_return, "cannot leave run-time control flow here");
     }
     pop_scope();
     yield(names, entry, "`if`", s.loc);

@@ -39,7 +39,8 @@ SV Elaborator::index(const ast::Expr &e) {
   case Kind::Tensor: return index_tensor(e, base);
   case Kind::Value: return index_tile(e, base);
   case Kind::Tuple: {
-    if (e.operands.size() != 2) return error(e.loc, DiagKind::too_many_indices, e.operands.size() - 1, base.describe(), 1);
+    if (e.operands.size() != 2)
+      return error(e.loc, DiagKind::too_many_indices, e.operands.size() - 1, base.describe(), 1);
     auto i = const_int(*e.operands[1], "the index of a tuple");
     if (!i) return SV::poison();
     if (*i < 0 || *i >= int64_t(base.elements.size()))
@@ -108,7 +109,8 @@ SV Elaborator::materialise(const SV &view) {
   return out.is_poison() ? out : SV::make_tensor(out.v, view.loc);
 }
 
-std::optional<Elaborator::Span> Elaborator::constant_span(const Range &r, int64_t extent, SourceLoc loc, bool &constant) {
+std::optional<Elaborator::Span> Elaborator::constant_span(const Range &r, int64_t extent, SourceLoc loc,
+                                                          bool &constant) {
   constant = true;
   auto known = [](const std::optional<SV> &v) { return !v || v->is(Kind::Int); };
   if (!known(r.lo) || !known(r.hi) || !known(r.length)) {
@@ -190,7 +192,8 @@ Elaborator::Access Elaborator::access(const SV &target, SourceLoc loc) {
         if (!s) {
           if (constant) return out; // reported
           std::string text(diags_.sources().text(item.loc));
-          error(item.loc, DiagKind::non_constant_shape, d, "the loaded tile", text + "`; write `start :+ length` with the length's name");
+          error(item.loc, DiagKind::non_constant_shape, d, "the loaded tile",
+                text + "`; write `start :+ length` with the length's name");
           return out;
         }
         size = s->size;
@@ -252,7 +255,8 @@ Elaborator::TileAccess Elaborator::tile_access(const ast::Expr &e, ir::Value *ba
       start_sv = item->value;
       break;
     case IndexItem::Kind::Range: {
-      if (item->range.length && item->range.length->is(Kind::Int) && item->range.lo && item->range.lo->is(Kind::Value)) {
+      if (item->range.length && item->range.length->is(Kind::Int) && item->range.lo &&
+          item->range.lo->is(Kind::Value)) {
         size = item->range.length->i;
         start_sv = *item->range.lo;
         break;

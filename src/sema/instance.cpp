@@ -45,7 +45,8 @@ std::string setting_text(const SV &v) {
 
 class KernelInstance {
 public:
-  KernelInstance(Program &program, const ast::Function &ast, const InstanceSpec &spec, const ir::Target *target, Diagnostics &diags)
+  KernelInstance(Program &program, const ast::Function &ast, const InstanceSpec &spec, const ir::Target *target,
+                 Diagnostics &diags)
       : program_(program), ast_(ast), spec_(spec), diags_(diags), fn_(std::make_unique<ir::Function>()),
         e_(program, *fn_, diags, target) {}
 
@@ -129,7 +130,9 @@ private:
     ir::Param out;
     out.name = p.name.text;
     out.loc = p.name.loc;
-    out.mode = p.mode == ast::ParamMode::In ? ir::ParamMode::In : p.mode == ast::ParamMode::Out ? ir::ParamMode::Out : ir::ParamMode::InOut;
+    out.mode = p.mode == ast::ParamMode::In    ? ir::ParamMode::In
+               : p.mode == ast::ParamMode::Out ? ir::ParamMode::Out
+                                               : ir::ParamMode::InOut;
     for (const ir::Param &q : fn_->params)
       if (q.name == out.name) {
         diags_.report(p.name.loc, DiagKind::duplicate_name, out.name);
@@ -241,7 +244,8 @@ private:
 // A reference function over named tiles, with the block's `let`s and the case's numbers in scope.
 class HostBuilder {
 public:
-  HostBuilder(Program &program, const ast::Check &check, const Numbers &numbers, const std::vector<HostArg> &args, Diagnostics &diags) {
+  HostBuilder(Program &program, const ast::Check &check, const Numbers &numbers, const std::vector<HostArg> &args,
+              Diagnostics &diags) {
     out.fn = std::make_unique<ir::Function>();
     out.fn->kind = ir::FunctionKind::Reference;
     out.fn->name = check.kernel.text;
@@ -249,7 +253,8 @@ public:
     e = std::make_unique<Elaborator>(program, *out.fn, diags, nullptr);
     e->builder().set_block(out.fn->body);
     for (const auto &[name, v] : numbers) {
-      SV number = v == std::floor(v) && std::fabs(v) < 9e15 ? SV::make_int(int64_t(v), check.kernel.loc) : SV::make_float(v, check.kernel.loc);
+      SV number = v == std::floor(v) && std::fabs(v) < 9e15 ? SV::make_int(int64_t(v), check.kernel.loc)
+                                                            : SV::make_float(v, check.kernel.loc);
       e->define({name, check.kernel.loc}, number);
     }
     for (const HostArg &a : args) {
@@ -271,9 +276,11 @@ public:
   void lets(const ast::Check &check) {
     for (const ast::StmtPtr &s : check.lets) {
       SV v = e->expr(*s->value);
-      if (s->targets.size() == 1) e->define(s->targets[0], v);
+      if (s->targets.size() == 1)
+        e->define(s->targets[0], v);
       else
-        for (size_t i = 0; i < s->targets.size(); i++) e->define(s->targets[i], v.is(Kind::Tuple) && i < v.elements.size() ? v.elements[i] : SV::poison());
+        for (size_t i = 0; i < s->targets.size(); i++)
+          e->define(s->targets[i], v.is(Kind::Tuple) && i < v.elements.size() ? v.elements[i] : SV::poison());
     }
   }
   void finish(std::vector<ir::Value *> results, SourceLoc loc) {
@@ -301,13 +308,15 @@ std::optional<CaseSpec> evaluate_case(Program &program, const ast::Function &ker
   for (const ast::CaseSetting &s : c.settings) {
     const ast::Expr &value = *s.value;
     bool tensor = false, generic = false;
-    for (const ast::Param &p : kernel.params) tensor |= p.name.text == s.name.text && p.type && p.type->kind == ast::TypeKind::Tensor;
+    for (const ast::Param &p : kernel.params)
+      tensor |= p.name.text == s.name.text && p.type && p.type->kind == ast::TypeKind::Tensor;
     for (const ast::GenericParam &g : kernel.generics) generic |= g.name.text == s.name.text;
     if (tensor) {
       if (value.kind == ast::ExprKind::None || (value.kind == ast::ExprKind::Name && value.text == "none")) {
         out.spec.absent.insert(s.name.text);
       } else {
-        diags.report(value.loc, DiagKind::bad_check, fmt::format("`{}` is a tensor: a case can only say `{} = none`", s.name.text, s.name.text));
+        diags.report(value.loc, DiagKind::bad_check,
+                     fmt::format("`{}` is a tensor: a case can only say `{} = none`", s.name.text, s.name.text));
         ok = false;
       }
       continue;
@@ -366,7 +375,8 @@ std::optional<HostFunction> build_input(Program &program, const ast::Check &chec
 }
 
 std::optional<HostFunction> build_expected(Program &program, const ast::Check &check, const ast::Binding &binding,
-                                           const Numbers &numbers, const std::vector<HostArg> &args, Diagnostics &diags) {
+                                           const Numbers &numbers, const std::vector<HostArg> &args,
+                                           Diagnostics &diags) {
   int64_t errors = diags.error_count();
   HostBuilder h(program, check, numbers, args, diags);
   h.lets(check);
@@ -385,7 +395,8 @@ std::optional<HostFunction> build_expected(Program &program, const ast::Check &c
   return std::move(h.out);
 }
 
-std::map<std::string, double> evaluate_counts(Program &program, const ast::Check &check, const Numbers &numbers, Diagnostics &diags) {
+std::map<std::string, double> evaluate_counts(Program &program, const ast::Check &check, const Numbers &numbers,
+                                              Diagnostics &diags) {
   std::map<std::string, double> out;
   HostBuilder h(program, check, numbers, {}, diags);
   h.lets(check);

@@ -1,5 +1,5 @@
-// Instances: typed IR of a kernel with its compile-time parameters bound, and the host-side functions of verify and bench
-// blocks (inputs, expected outputs, counts) as reference IR with every size bound.
+// Instances: typed IR of a kernel with its compile-time parameters bound, and the host-side functions of verify and
+// bench blocks (inputs, expected outputs, counts) as reference IR with every size bound.
 #pragma once
 #include "sema/elaborate.h"
 
@@ -45,8 +45,10 @@ std::optional<HostFunction> build_input(Program &program, const ast::Check &chec
                                         Diagnostics &diags);
 // `y = reference(x)`: one output per target; their shapes are those of the kernel's tensors in `results`.
 std::optional<HostFunction> build_expected(Program &program, const ast::Check &check, const ast::Binding &binding,
-                                           const Numbers &numbers, const std::vector<HostArg> &args, Diagnostics &diags);
+                                           const Numbers &numbers, const std::vector<HostArg> &args,
+                                           Diagnostics &diags);
 // bytes, flops and the like of a bench block.
-std::map<std::string, double> evaluate_counts(Program &program, const ast::Check &check, const Numbers &numbers, Diagnostics &diags);
+std::map<std::string, double> evaluate_counts(Program &program, const ast::Check &check, const Numbers &numbers,
+                                              Diagnostics &diags);
 
 } // namespace tkc::sema

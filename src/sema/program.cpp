@@ -78,7 +78,8 @@ Scope *Program::import(const ast::Import &import, int32_t from, std::vector<std:
     known.push_back(f->name);
   }
   std::string near = nearest_name(import.name.text, known);
-  diags_->report(import.name.loc, DiagKind::unknown_import, import.name.text, near.empty() ? "" : "; did you mean `" + near + "`?");
+  diags_->report(import.name.loc, DiagKind::unknown_import, import.name.text,
+                 near.empty() ? "" : "; did you mean `" + near + "`?");
   return nullptr;
 }
 

@@ -35,7 +35,8 @@ private:
   Scope *load_file(int32_t file_id, std::vector<std::string> &stack);
   Scope *import(const ast::Import &import, int32_t from, std::vector<std::string> &stack);
   template <typename T>
-  void declare(std::map<std::string, std::pair<const T *, Scope *>> &table, const T &node, const ast::Name &name, Scope *scope);
+  void declare(std::map<std::string, std::pair<const T *, Scope *>> &table, const T &node, const ast::Name &name,
+               Scope *scope);
 
   Diagnostics *diags_ = nullptr;
   std::vector<std::unique_ptr<ast::File>> trees_;

@@ -20,7 +20,7 @@ struct SV {
     Bool,
     String,
     DType,
-    Enum,   // s = "Act.relu"
+    Enum, // s = "Act.relu"
     None,
     Value,  // v: a tile or scalar
     Tensor, // v: a tensor
@@ -42,16 +42,24 @@ struct SV {
   SourceLoc loc;
 
   static SV poison() { return {}; }
-  static SV make_int(int64_t i, SourceLoc loc) { return make(Kind::Int, loc, [&](SV &s) { s.i = i; }); }
-  static SV make_float(double f, SourceLoc loc) { return make(Kind::Float, loc, [&](SV &s) { s.f = f; }); }
-  static SV make_bool(bool b, SourceLoc loc) { return make(Kind::Bool, loc, [&](SV &s) { s.i = b; }); }
+  static SV make_int(int64_t i, SourceLoc loc) {
+    return make(Kind::Int, loc, [&](SV &s) { s.i = i; });
+  }
+  static SV make_float(double f, SourceLoc loc) {
+    return make(Kind::Float, loc, [&](SV &s) { s.f = f; });
+  }
+  static SV make_bool(bool b, SourceLoc loc) {
+    return make(Kind::Bool, loc, [&](SV &s) { s.i = b; });
+  }
   static SV make_value(ir::Value *v, SourceLoc loc) {
     return v ? make(Kind::Value, loc, [&](SV &s) { s.v = v; }) : poison();
   }
   static SV make_tensor(ir::Value *v, SourceLoc loc) {
     return v ? make(Kind::Tensor, loc, [&](SV &s) { s.v = v; }) : poison();
   }
-  static SV effect(SourceLoc loc) { return make(Kind::Effect, loc, [](SV &) {}); }
+  static SV effect(SourceLoc loc) {
+    return make(Kind::Effect, loc, [](SV &) {});
+  }
   template <typename F> static SV make(Kind kind, SourceLoc loc, F &&fill) {
     SV s;
     s.kind = kind;

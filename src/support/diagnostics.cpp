@@ -52,7 +52,8 @@ static std::string caret_lines(const SourceManager &sources, SourceLoc loc) {
     bool starts = (uint8_t(c) & 0xc0) != 0x80;
     if (starts) column++;
     shown += uint8_t(c) < 0x20 && c != '\t' ? ' ' : c;
-    if (starts) marks += column == begin.column ? '^' : column > begin.column && column <= last ? '~' : c == '\t' ? '\t' : ' ';
+    if (starts)
+      marks += column == begin.column ? '^' : column > begin.column && column <= last ? '~' : c == '\t' ? '\t' : ' ';
   }
   if (begin.column > column) marks += std::string(size_t(begin.column - column - 1), ' ') + '^';
   while (!marks.empty() && marks.back() == ' ') marks.pop_back();
@@ -95,7 +96,11 @@ std::string Diagnostics::render_json() const {
     if (!loc.valid()) return;
     const SourceFile &file = sources_.file(loc.file);
     LineColumn b = file.position(loc.begin), e = file.position(loc.end);
-    j.set("file", file.name()).set("line", b.line).set("column", b.column).set("endLine", e.line).set("endColumn", e.column);
+    j.set("file", file.name())
+        .set("line", b.line)
+        .set("column", b.column)
+        .set("endLine", e.line)
+        .set("endColumn", e.column);
   };
   for (const Diagnostic &d : sorted()) {
     Json j = Json::object();

@@ -86,7 +86,8 @@ double round_to(DType t, double x) {
   if (std::isnan(x)) return t == DType::E2M1 ? f.largest : x;
   bool saturates = t == DType::E4M3 || t == DType::E5M2 || t == DType::E2M1 || t == DType::UE4M3;
   if (t == DType::UE4M3 && x < 0) return 0.0;
-  // Normal numbers, nearly all there are: round the mantissa in place, where a carry into the exponent is what it should be.
+  // Normal numbers, nearly all there are: round the mantissa in place, where a carry into the exponent is what it
+  // should be.
   uint64_t bits = std::bit_cast<uint64_t>(x), sign = bits & (uint64_t(1) << 63);
   bits ^= sign;
   if (bits >= uint64_t(1023 + f.min_exponent) << 52 && bits < std::bit_cast<uint64_t>(f.largest)) {
@@ -181,7 +182,8 @@ double decode_float(DType t, uint64_t bits) {
   else if (exponent == 0)
     magnitude = std::ldexp(double(mantissa), f.min_exponent - f.mantissa);
   else
-    magnitude = std::ldexp(double(mantissa | uint64_t(1) << r.mantissa), int(exponent) - 1 + f.min_exponent - f.mantissa);
+    magnitude =
+        std::ldexp(double(mantissa | uint64_t(1) << r.mantissa), int(exponent) - 1 + f.min_exponent - f.mantissa);
   return negative ? -magnitude : magnitude;
 }
 

@@ -19,7 +19,8 @@ struct Name {
   SourceLoc loc;
 };
 
-// ---- types: f32, tile<T>[M, N], tensor<bf16>[M, K], tensor?<f32>[N], tensor<f32>[M, N] strides(any), int, bool, type, Act
+// ---- types: f32, tile<T>[M, N], tensor<bf16>[M, K], tensor?<f32>[N], tensor<f32>[M, N] strides(any), int, bool, type,
+// Act
 enum class TypeKind { Named, Tile, Tensor, Shared };
 struct Type {
   TypeKind kind = TypeKind::Named;
@@ -139,8 +140,8 @@ struct Function {
   std::vector<ExprPtr> grid; // grid (cdiv(M, BM), H)
   std::optional<Name> order; // order grouped(8)
   std::vector<ExprPtr> order_args;
-  ExprPtr warps;              // warps 4
-  std::vector<ExprPtr> facts; // where M % 16 == 0
+  ExprPtr warps;                             // warps 4
+  std::vector<ExprPtr> facts;                // where M % 16 == 0
   bool has_grid = false, persistent = false; // grid persistent (..)
 };
 

@@ -7,7 +7,8 @@ using namespace emu_test;
 using namespace tkc;
 
 namespace {
-const std::vector<std::pair<std::string, int>> kModes = {{"rn", FE_TONEAREST}, {"rz", FE_TOWARDZERO}, {"rm", FE_DOWNWARD}, {"rp", FE_UPWARD}};
+const std::vector<std::pair<std::string, int>> kModes = {
+    {"rn", FE_TONEAREST}, {"rz", FE_TOWARDZERO}, {"rm", FE_DOWNWARD}, {"rp", FE_UPWARD}};
 template <typename R, typename T> R converted(int mode, T x) {
   volatile T v = x;
   std::fesetround(mode);
@@ -48,20 +49,26 @@ TEST_CASE("floats to integers: every rounding, saturation, NaN") {
   float_to_int<int64_t>("s64", DType::I64);
   float_to_int<uint64_t>("u64", DType::U64);
   float_to_int<int16_t>("s16", DType::I16);
-  CHECK(probe<uint16_t>("cvt.rzi.u8.f32 %d, %a;", std::vector<float>{-1.f, 3.9f, 300.f, NAN}) == std::vector<uint16_t>{0, 3, 255, 0});
-  CHECK(probe<int32_t>("cvt.rni.s32.f16 %d, %a;", std::vector<uint16_t>{0x4100, 0x4300, 0xfc00}) == std::vector<int32_t>{2, 4, INT32_MIN});
+  CHECK(probe<uint16_t>("cvt.rzi.u8.f32 %d, %a;", std::vector<float>{-1.f, 3.9f, 300.f, NAN}) ==
+        std::vector<uint16_t>{0, 3, 255, 0});
+  CHECK(probe<int32_t>("cvt.rni.s32.f16 %d, %a;", std::vector<uint16_t>{0x4100, 0x4300, 0xfc00}) ==
+        std::vector<int32_t>{2, 4, INT32_MIN});
 }
 
 TEST_CASE("integers to floats: every rounding") {
   std::vector<int64_t> a = samples<int64_t>(400, 41);
   for (int shift = 20; shift < 63; shift++)
-    for (int64_t low : {-1, 0, 1}) a.push_back((int64_t(1) << shift) + (int64_t(1) << (shift / 2)) + low), a.push_back(-a.back());
+    for (int64_t low : {-1, 0, 1})
+      a.push_back((int64_t(1) << shift) + (int64_t(1) << (shift / 2)) + low), a.push_back(-a.back());
   std::vector<int32_t> b(a.begin(), a.end());
   for (auto &[name, mode] : kModes) {
     CAPTURE(name);
-    auto f32 = probe<uint32_t>("cvt." + name + ".f32.s64 %d, %a;", a), f32u = probe<uint32_t>("cvt." + name + ".f32.u64 %d, %a;", a);
-    auto f64 = probe<double>("cvt." + name + ".f64.s64 %d, %a;", a), f64u = probe<double>("cvt." + name + ".f64.u64 %d, %a;", a);
-    auto small = probe<uint32_t>("cvt." + name + ".f32.s32 %d, %a;", b), small_u = probe<uint32_t>("cvt." + name + ".f32.u32 %d, %a;", b);
+    auto f32 = probe<uint32_t>("cvt." + name + ".f32.s64 %d, %a;", a),
+         f32u = probe<uint32_t>("cvt." + name + ".f32.u64 %d, %a;", a);
+    auto f64 = probe<double>("cvt." + name + ".f64.s64 %d, %a;", a),
+         f64u = probe<double>("cvt." + name + ".f64.u64 %d, %a;", a);
+    auto small = probe<uint32_t>("cvt." + name + ".f32.s32 %d, %a;", b),
+         small_u = probe<uint32_t>("cvt." + name + ".f32.u32 %d, %a;", b);
     size_t bad = 0;
     for (size_t i = 0; i < a.size(); i++) {
       bad += f32[i] != bits_of(converted<float>(mode, a[i]));
@@ -77,7 +84,8 @@ TEST_CASE("integers to floats: every rounding") {
 
 TEST_CASE("integers to integers: truncation, extension, saturation") {
   std::vector<int32_t> a = samples<int32_t>(200, 51);
-  auto s8 = probe<int32_t>("cvt.s8.s32 %d, %a;", a), u8 = probe<int32_t>("cvt.u8.s32 %d, %a;", a), sat = probe<int32_t>("cvt.sat.s8.s32 %d, %a;", a);
+  auto s8 = probe<int32_t>("cvt.s8.s32 %d, %a;", a), u8 = probe<int32_t>("cvt.u8.s32 %d, %a;", a),
+       sat = probe<int32_t>("cvt.sat.s8.s32 %d, %a;", a);
   auto satu = probe<int32_t>("cvt.sat.u8.s32 %d, %a;", a);
   auto s16 = probe<int16_t>("cvt.s16.s32 %d, %a;", a);
   auto wide = probe<int64_t>("cvt.s64.s32 %d, %a;", a), wideu = probe<int64_t>("cvt.u64.u32 %d, %a;", a);
@@ -94,9 +102,11 @@ TEST_CASE("integers to integers: truncation, extension, saturation") {
     CHECK(low[i] == a[i]);
     CHECK(narrow[i] == int16_t(a[i]));
   }
-  auto packed = probe<uint32_t>("cvt.pack.sat.s8.s32.b32 %d, %a, %b, %c;", std::vector<int32_t>{300, -5}, std::vector<int32_t>{-300, 7}, std::vector<int32_t>{0x1122, 0x3344});
+  auto packed = probe<uint32_t>("cvt.pack.sat.s8.s32.b32 %d, %a, %b, %c;", std::vector<int32_t>{300, -5},
+                                std::vector<int32_t>{-300, 7}, std::vector<int32_t>{0x1122, 0x3344});
   CHECK(packed == std::vector<uint32_t>{0x11227f80, 0x3344fb07});
-  CHECK(probe<uint32_t>("cvt.pack.sat.u16.s32 %d, %a, %b;", std::vector<int32_t>{70000}, std::vector<int32_t>{-1}) == std::vector<uint32_t>{0xffff0000});
+  CHECK(probe<uint32_t>("cvt.pack.sat.u16.s32 %d, %a, %b;", std::vector<int32_t>{70000}, std::vector<int32_t>{-1}) ==
+        std::vector<uint32_t>{0xffff0000});
 }
 
 TEST_CASE("floats to floats") {
@@ -115,8 +125,10 @@ TEST_CASE("floats to floats") {
     for (size_t i = 0; i < a.size(); i++) bad += e[i] != bits_of(float(host_round(mode, a[i])));
     CHECK(bad == 0);
   }
-  auto f16 = probe<uint16_t>("cvt.rn.f16.f32 %d, %a;", a), bf16 = probe<uint16_t>("cvt.rn.bf16.f32 %d, %a;", a), rz = probe<uint16_t>("cvt.rz.bf16.f32 %d, %a;", a);
-  auto relu = probe<uint16_t>("cvt.rn.relu.f16.f32 %d, %a;", a), finite = probe<uint16_t>("cvt.rn.satfinite.f16.f32 %d, %a;", a);
+  auto f16 = probe<uint16_t>("cvt.rn.f16.f32 %d, %a;", a), bf16 = probe<uint16_t>("cvt.rn.bf16.f32 %d, %a;", a),
+       rz = probe<uint16_t>("cvt.rz.bf16.f32 %d, %a;", a);
+  auto relu = probe<uint16_t>("cvt.rn.relu.f16.f32 %d, %a;", a),
+       finite = probe<uint16_t>("cvt.rn.satfinite.f16.f32 %d, %a;", a);
   auto tf32 = probe<uint32_t>("cvt.rna.tf32.f32 %d, %a;", a), tf32_rn = probe<uint32_t>("cvt.rn.tf32.f32 %d, %a;", a);
   auto sat = probe<uint32_t>("cvt.sat.f32.f32 %d, %a;", a), ftz = probe<uint32_t>("cvt.ftz.f32.f32 %d, %a;", a);
   for (size_t i = 0; i < a.size(); i++) {
@@ -145,7 +157,9 @@ TEST_CASE("floats to floats") {
 TEST_CASE("pairs: the first operand is the upper half") {
   std::vector<float> a = float_samples(500, 71), b(a.rbegin(), a.rend());
   auto code = [](DType t, float x) { return uint32_t(x != x ? 0x7fff : encode_float(t, round_to(t, x))); };
-  auto h = probe<uint32_t>("cvt.rn.f16x2.f32 %d, %a, %b;", a, b), bf = probe<uint32_t>("cvt.rn.bf16x2.f32 %d, %a, %b;", a, b), relu = probe<uint32_t>("cvt.rn.relu.bf16x2.f32 %d, %a, %b;", a, b);
+  auto h = probe<uint32_t>("cvt.rn.f16x2.f32 %d, %a, %b;", a, b),
+       bf = probe<uint32_t>("cvt.rn.bf16x2.f32 %d, %a, %b;", a, b),
+       relu = probe<uint32_t>("cvt.rn.relu.bf16x2.f32 %d, %a, %b;", a, b);
   for (size_t i = 0; i < a.size(); i++) {
     CHECK(h[i] == (code(DType::F16, a[i]) << 16 | code(DType::F16, b[i])));
     CHECK(bf[i] == (code(DType::BF16, a[i]) << 16 | code(DType::BF16, b[i])));
@@ -181,11 +195,12 @@ TEST_CASE("the 8-bit and 4-bit formats") {
   auto fp4 = [](float x) { return uint32_t(encode_float(DType::E2M1, round_to(DType::E2M1, x))); };
   for (size_t i = 0; i < a.size(); i++) CHECK(tiny[i] == (fp4(a[i]) << 4 | fp4(b[i])));
   // e2m3: 1 + 2 + 3 bits, largest 7.5; e3m2: largest 28
-  CHECK(probe<uint16_t>("cvt.rn.satfinite.e2m3x2.f32 %d, %a, %b;", std::vector<float>{7.5f, 100.f, 0.125f}, std::vector<float>{-1.f, 1.0625f, 0.0625f}) ==
-        std::vector<uint16_t>{0x1f28, 0x1f08, 0x0100});
-  CHECK(probe<uint16_t>("cvt.rn.satfinite.e3m2x2.f32 %d, %a, %b;", std::vector<float>{28.f, 1e9f}, std::vector<float>{-1.f, 0.0625f}) ==
-        std::vector<uint16_t>{0x1f2c, 0x1f01});
-  CHECK(probe<uint16_t>("cvt.rp.satfinite.ue8m0x2.f32 %d, %a, %b;", std::vector<float>{1.f, 1.5f, NAN}, std::vector<float>{4.f, 0.f, INFINITY}) ==
-        std::vector<uint16_t>{0x7f81, 0x8000, 0xfffe});
-  CHECK(probe<uint32_t>("cvt.rn.bf16x2.ue8m0x2 %d, %a;", std::vector<uint16_t>{0x7f80, 0xff7e}) == std::vector<uint32_t>{0x3f804000, 0x7fff3f00});
+  CHECK(probe<uint16_t>("cvt.rn.satfinite.e2m3x2.f32 %d, %a, %b;", std::vector<float>{7.5f, 100.f, 0.125f},
+                        std::vector<float>{-1.f, 1.0625f, 0.0625f}) == std::vector<uint16_t>{0x1f28, 0x1f08, 0x0100});
+  CHECK(probe<uint16_t>("cvt.rn.satfinite.e3m2x2.f32 %d, %a, %b;", std::vector<float>{28.f, 1e9f},
+                        std::vector<float>{-1.f, 0.0625f}) == std::vector<uint16_t>{0x1f2c, 0x1f01});
+  CHECK(probe<uint16_t>("cvt.rp.satfinite.ue8m0x2.f32 %d, %a, %b;", std::vector<float>{1.f, 1.5f, NAN},
+                        std::vector<float>{4.f, 0.f, INFINITY}) == std::vector<uint16_t>{0x7f81, 0x8000, 0xfffe});
+  CHECK(probe<uint32_t>("cvt.rn.bf16x2.ue8m0x2 %d, %a;", std::vector<uint16_t>{0x7f80, 0xff7e}) ==
+        std::vector<uint32_t>{0x3f804000, 0x7fff3f00});
 }

@@ -1,5 +1,5 @@
-// f32, f64, f16, bf16 arithmetic and the approximate functions. Oracles: the host's arithmetic in the same rounding mode,
-// support/dtype.h, and 128-bit fixed point for the fused products of f16.
+// f32, f64, f16, bf16 arithmetic and the approximate functions. Oracles: the host's arithmetic in the same rounding
+// mode, support/dtype.h, and 128-bit fixed point for the fused products of f16.
 #include "emu/number.h"
 #include "helper.h"
 #include "support/dtype.h"
@@ -24,9 +24,11 @@ template <typename T> T div(volatile T *v) { return v[0] / v[1]; }
 template <typename T> T rcp(volatile T *v) { return 1 / v[0]; }
 template <typename T> T root(volatile T *v) { return std::sqrt(v[0]); }
 template <typename T> T fused(volatile T *v) { return std::fma(v[0], v[1], v[2]); }
-const std::vector<std::pair<std::string, int>> kModes = {{"rn", FE_TONEAREST}, {"rz", FE_TOWARDZERO}, {"rm", FE_DOWNWARD}, {"rp", FE_UPWARD}};
+const std::vector<std::pair<std::string, int>> kModes = {
+    {"rn", FE_TONEAREST}, {"rz", FE_TOWARDZERO}, {"rm", FE_DOWNWARD}, {"rp", FE_UPWARD}};
 
-void check_f32(const std::string &text, const std::vector<float> &a, const std::vector<float> &b, const std::vector<float> &c, auto oracle) {
+void check_f32(const std::string &text, const std::vector<float> &a, const std::vector<float> &b,
+               const std::vector<float> &c, auto oracle) {
   std::vector<uint32_t> d = probe<uint32_t>(text, a, b, c);
   size_t bad = 0;
   for (size_t i = 0; i < a.size(); i++) {
@@ -48,7 +50,9 @@ TEST_CASE("f32 arithmetic in every rounding mode") {
   std::vector<float> c = a;
   std::rotate(c.begin(), c.begin() + 1000, c.end());
   for (auto &[name, mode] : kModes) {
-    auto with = [m = mode](float (*f)(volatile float *)) { return [m, f](float x, float y, float z) { return rounded<float>(m, x, y, z, f); }; };
+    auto with = [m = mode](float (*f)(volatile float *)) {
+      return [m, f](float x, float y, float z) { return rounded<float>(m, x, y, z, f); };
+    };
     check_f32("add." + name + ".f32 %d, %a, %b;", a, b, c, with(add<float>));
     check_f32("sub." + name + ".f32 %d, %a, %b;", a, b, c, with(sub<float>));
     check_f32("mul." + name + ".f32 %d, %a, %b;", a, b, c, with(mul<float>));
@@ -66,9 +70,11 @@ TEST_CASE("f32 with ftz and saturation") {
   auto sat = [](float x) { return x > 0 ? std::min(x, 1.f) : 0.f; };
   check_f32("add.ftz.f32 %d, %a, %b;", a, b, c, [](float x, float y, float) { return flush(flush(x) + flush(y)); });
   check_f32("mul.rn.ftz.f32 %d, %a, %b;", a, b, c, [](float x, float y, float) { return flush(flush(x) * flush(y)); });
-  check_f32("fma.rn.ftz.sat.f32 %d, %a, %b, %c;", a, b, c, [&](float x, float y, float z) { return sat(flush(std::fma(flush(x), flush(y), flush(z)))); });
+  check_f32("fma.rn.ftz.sat.f32 %d, %a, %b, %c;", a, b, c,
+            [&](float x, float y, float z) { return sat(flush(std::fma(flush(x), flush(y), flush(z)))); });
   check_f32("add.sat.f32 %d, %a, %b;", a, b, c, [&](float x, float y, float) { return sat(x + y); });
-  std::replace_if(a.begin(), a.end(), [](float x) { return x != x; }, 2.f); // which NaN these give is left open
+  std::replace_if(
+      a.begin(), a.end(), [](float x) { return x != x; }, 2.f); // which NaN these give is left open
   check_f32("neg.ftz.f32 %d, %a;", a, b, c, [](float x, float, float) { return -flush(x); });
   check_f32("abs.f32 %d, %a;", a, b, c, [](float x, float, float) { return std::fabs(x); });
 }
@@ -90,17 +96,21 @@ TEST_CASE("min and max: NaN, signed zeros, modifiers") {
   check_f32("min.f32 %d, %a, %b;", a, b, c, [&](float x, float y, float) { return minimum(x, y); });
   check_f32("max.f32 %d, %a, %b;", a, b, c, [&](float x, float y, float) { return maximum(x, y); });
   check_f32("max.f32 %d, %a, %b, %c;", a, b, c, [&](float x, float y, float z) { return maximum(maximum(x, y), z); });
-  check_f32("max.NaN.f32 %d, %a, %b;", a, b, c, [&](float x, float y, float) { return x != x || y != y ? NAN : maximum(x, y); });
+  check_f32("max.NaN.f32 %d, %a, %b;", a, b, c,
+            [&](float x, float y, float) { return x != x || y != y ? NAN : maximum(x, y); });
   check_f32("min.xorsign.abs.f32 %d, %a, %b;", a, b, c, [&](float x, float y, float) {
     float m = minimum(std::fabs(x), std::fabs(y));
     return std::signbit(x) != std::signbit(y) ? -m : m;
   });
   std::vector<float> numbers = b;
-  std::replace_if(numbers.begin(), numbers.end(), [](float x) { return x != x; }, 2.f);
+  std::replace_if(
+      numbers.begin(), numbers.end(), [](float x) { return x != x; }, 2.f);
   check_f32("copysign.f32 %d, %a, %b;", a, numbers, c, [](float x, float y, float) { return std::copysign(y, x); });
   std::vector<double> da(a.begin(), a.end()), db(b.begin(), b.end());
   std::vector<double> d = probe<double>("min.f64 %d, %a, %b;", da, db);
-  for (size_t i = 0; i < d.size(); i++) CHECK((std::bit_cast<uint64_t>(d[i]) == std::bit_cast<uint64_t>(double(minimum(a[i], b[i]))) || (d[i] != d[i] && a[i] != a[i])));
+  for (size_t i = 0; i < d.size(); i++)
+    CHECK((std::bit_cast<uint64_t>(d[i]) == std::bit_cast<uint64_t>(double(minimum(a[i], b[i]))) ||
+           (d[i] != d[i] && a[i] != a[i])));
 }
 
 TEST_CASE("f64 arithmetic in every rounding mode") {
@@ -155,7 +165,9 @@ TEST_CASE("comparisons of floats know NaN; testp") {
   for (const Case &c : cases) {
     CAPTURE(c.name);
     auto d = probe<uint32_t>("setp." + c.name + ".f32 %p0, %a, %b; selp.b32 %d, 1, 0, %p0;", a, b);
-    auto e = probe<uint32_t>("cvt.f64.f32 %q0, %a; cvt.f64.f32 %q1, %b; setp." + c.name + ".f64 %p0, %q0, %q1; selp.b32 %d, 1, 0, %p0;", a, b);
+    auto e = probe<uint32_t>("cvt.f64.f32 %q0, %a; cvt.f64.f32 %q1, %b; setp." + c.name +
+                                 ".f64 %p0, %q0, %q1; selp.b32 %d, 1, 0, %p0;",
+                             a, b);
     size_t bad = 0;
     for (size_t i = 0; i < a.size(); i++) bad += d[i] != uint32_t(c.holds(a[i], b[i])) || e[i] != d[i];
     CHECK(bad == 0);
@@ -172,14 +184,17 @@ TEST_CASE("rounding agrees with support/dtype.h") {
   Rng r{11};
   for (int n = 0; n < 200000; n++) {
     double x = std::ldexp(double(int64_t(r.next())), int(r.next() % 320) - 220);
-    if (n & 1) x = decode_float(DType::F16, r.next() & 0x7bff) + decode_float(DType::F16, r.next() & 0x3ff) * 0.5; // ties
+    if (n & 1)
+      x = decode_float(DType::F16, r.next() & 0x7bff) + decode_float(DType::F16, r.next() & 0x3ff) * 0.5; // ties
     CHECK_MESSAGE(to_half(x) == narrow(DType::F16, x), x);
     CHECK_MESSAGE(to_bfloat(x) == narrow(DType::BF16, x), x);
   }
   for (uint32_t code = 0; code < 65536; code++) {
     double x = decode_float(DType::F16, code), y = decode_float(DType::BF16, code);
-    CHECK(((x != x && half_to_float(uint16_t(code)) != half_to_float(uint16_t(code))) || half_to_float(uint16_t(code)) == x));
-    CHECK(((y != y && bfloat_to_float(uint16_t(code)) != bfloat_to_float(uint16_t(code))) || bfloat_to_float(uint16_t(code)) == y));
+    CHECK(((x != x && half_to_float(uint16_t(code)) != half_to_float(uint16_t(code))) ||
+           half_to_float(uint16_t(code)) == x));
+    CHECK(((y != y && bfloat_to_float(uint16_t(code)) != bfloat_to_float(uint16_t(code))) ||
+           bfloat_to_float(uint16_t(code)) == y));
   }
 }
 
@@ -213,12 +228,14 @@ TEST_CASE("f16 and bf16 results are rounded once") {
     a.push_back(finite()), b.push_back(finite()), c.push_back(finite());
     if (i % 4 == 0) c.back() = (a.back() & 0x7fff7fff) ^ 0x80008000; // near cancellation
   }
-  auto fma = probe<uint32_t>("fma.rn.f16x2 %d, %a, %b, %c;", a, b, c), relu = probe<uint32_t>("fma.rn.relu.f16x2 %d, %a, %b, %c;", a, b, c);
+  auto fma = probe<uint32_t>("fma.rn.f16x2 %d, %a, %b, %c;", a, b, c),
+       relu = probe<uint32_t>("fma.rn.relu.f16x2 %d, %a, %b, %c;", a, b, c);
   auto add = probe<uint32_t>("add.rn.f16x2 %d, %a, %b;", a, b), mul = probe<uint32_t>("mul.f16x2 %d, %a, %b;", a, b);
   for (size_t i = 0; i < a.size(); i++)
     for (int h = 0; h < 32; h += 16) {
       uint16_t x = uint16_t(a[i] >> h), y = uint16_t(b[i] >> h), z = uint16_t(c[i] >> h), want = exact_fma_f16(x, y, z);
-      CHECK_MESSAGE(uint16_t(fma[i] >> h) == want, fmt::format("{:#x} {:#x} {:#x}: {:#x}, want {:#x}", x, y, z, uint16_t(fma[i] >> h), want));
+      CHECK_MESSAGE(uint16_t(fma[i] >> h) == want,
+                    fmt::format("{:#x} {:#x} {:#x}: {:#x}, want {:#x}", x, y, z, uint16_t(fma[i] >> h), want));
       CHECK(uint16_t(relu[i] >> h) == (want >> 15 ? 0 : want));
       double p = decode_float(DType::F16, x), q = decode_float(DType::F16, y); // sums and products are exact in double
       CHECK(uint16_t(add[i] >> h) == narrow(DType::F16, p + q));
@@ -228,37 +245,53 @@ TEST_CASE("f16 and bf16 results are rounded once") {
   auto moderate = [&] { return uint16_t((r.next() & 0x8000) | ((127 - 10 + r.next() % 20) << 7) | (r.next() & 0x7f)); };
   std::vector<uint16_t> x, y, z;
   for (int i = 0; i < 4000; i++) x.push_back(moderate()), y.push_back(moderate()), z.push_back(moderate());
-  auto bf = probe<uint16_t>("fma.rn.bf16 %d, %a, %b, %c;", x, y, z), bs = probe<uint16_t>("sub.rn.bf16 %d, %a, %b;", x, y);
+  auto bf = probe<uint16_t>("fma.rn.bf16 %d, %a, %b, %c;", x, y, z),
+       bs = probe<uint16_t>("sub.rn.bf16 %d, %a, %b;", x, y);
   for (size_t i = 0; i < x.size(); i++) {
-    double p = decode_float(DType::BF16, x[i]), q = decode_float(DType::BF16, y[i]), s = decode_float(DType::BF16, z[i]);
+    double p = decode_float(DType::BF16, x[i]), q = decode_float(DType::BF16, y[i]),
+           s = decode_float(DType::BF16, z[i]);
     CHECK(bf[i] == narrow(DType::BF16, p * q + s));
     CHECK(bs[i] == narrow(DType::BF16, p - q));
   }
 }
 
 TEST_CASE("f16 and bf16: special values") {
-  std::vector<uint16_t> a = {0x7c00, 0x7c00, 0x7e00, 0x0000, 0x8000, 0x0001, 0x7bff, 0x3c00}, b = {0xfc00, 0x3c00, 0x3c00, 0x8000, 0x0000, 0x0001, 0x7bff, 0x4000};
-  CHECK(probe<uint16_t>("add.f16 %d, %a, %b;", a, b) == std::vector<uint16_t>{0x7fff, 0x7c00, 0x7fff, 0, 0, 2, 0x7c00, 0x4200});
-  CHECK(probe<uint16_t>("add.ftz.f16 %d, %a, %b;", a, b) == std::vector<uint16_t>{0x7fff, 0x7c00, 0x7fff, 0, 0, 0, 0x7c00, 0x4200});
-  CHECK(probe<uint16_t>("add.sat.f16 %d, %a, %b;", a, b) == std::vector<uint16_t>{0, 0x3c00, 0, 0, 0, 2, 0x3c00, 0x3c00});
-  CHECK(probe<uint16_t>("min.f16 %d, %a, %b;", a, b) == std::vector<uint16_t>{0xfc00, 0x3c00, 0x3c00, 0x8000, 0x8000, 1, 0x7bff, 0x3c00});
-  CHECK(probe<uint16_t>("max.NaN.f16 %d, %a, %b;", a, b) == std::vector<uint16_t>{0x7c00, 0x7c00, 0x7fff, 0, 0, 1, 0x7bff, 0x4000});
+  std::vector<uint16_t> a = {0x7c00, 0x7c00, 0x7e00, 0x0000, 0x8000, 0x0001, 0x7bff, 0x3c00},
+                        b = {0xfc00, 0x3c00, 0x3c00, 0x8000, 0x0000, 0x0001, 0x7bff, 0x4000};
+  CHECK(probe<uint16_t>("add.f16 %d, %a, %b;", a, b) ==
+        std::vector<uint16_t>{0x7fff, 0x7c00, 0x7fff, 0, 0, 2, 0x7c00, 0x4200});
+  CHECK(probe<uint16_t>("add.ftz.f16 %d, %a, %b;", a, b) ==
+        std::vector<uint16_t>{0x7fff, 0x7c00, 0x7fff, 0, 0, 0, 0x7c00, 0x4200});
+  CHECK(probe<uint16_t>("add.sat.f16 %d, %a, %b;", a, b) ==
+        std::vector<uint16_t>{0, 0x3c00, 0, 0, 0, 2, 0x3c00, 0x3c00});
+  CHECK(probe<uint16_t>("min.f16 %d, %a, %b;", a, b) ==
+        std::vector<uint16_t>{0xfc00, 0x3c00, 0x3c00, 0x8000, 0x8000, 1, 0x7bff, 0x3c00});
+  CHECK(probe<uint16_t>("max.NaN.f16 %d, %a, %b;", a, b) ==
+        std::vector<uint16_t>{0x7c00, 0x7c00, 0x7fff, 0, 0, 1, 0x7bff, 0x4000});
   CHECK(probe<uint16_t>("neg.bf16 %d, %a;", std::vector<uint16_t>{0x3f80, 0x8000}) == std::vector<uint16_t>{0xbf80, 0});
   CHECK(probe<uint16_t>("abs.bf16 %d, %a;", std::vector<uint16_t>{0xbf80, 0x8000}) == std::vector<uint16_t>{0x3f80, 0});
-  CHECK(probe<uint32_t>("max.bf16x2 %d, %a, %b;", std::vector<uint32_t>{0x3f80bf80}, std::vector<uint32_t>{0x40004000}) == std::vector<uint32_t>{0x40004000});
-  CHECK(probe<uint32_t>("setp.lt.f16x2 %p0|%p1, %a, %b; selp.b32 %r0, 1, 0, %p0; selp.b32 %r1, 2, 0, %p1; add.u32 %d, %r0, %r1;",
-                        std::vector<uint32_t>{0x3c004000}, std::vector<uint32_t>{0x40003c00}) == std::vector<uint32_t>{2});
-  CHECK(probe<uint32_t>("set.gt.f16x2.f16x2 %d, %a, %b;", std::vector<uint32_t>{0x3c004000}, std::vector<uint32_t>{0x40003c00}) == std::vector<uint32_t>{0x3c00});
+  CHECK(probe<uint32_t>("max.bf16x2 %d, %a, %b;", std::vector<uint32_t>{0x3f80bf80},
+                        std::vector<uint32_t>{0x40004000}) == std::vector<uint32_t>{0x40004000});
+  CHECK(probe<uint32_t>(
+            "setp.lt.f16x2 %p0|%p1, %a, %b; selp.b32 %r0, 1, 0, %p0; selp.b32 %r1, 2, 0, %p1; add.u32 %d, %r0, %r1;",
+            std::vector<uint32_t>{0x3c004000}, std::vector<uint32_t>{0x40003c00}) == std::vector<uint32_t>{2});
+  CHECK(probe<uint32_t>("set.gt.f16x2.f16x2 %d, %a, %b;", std::vector<uint32_t>{0x3c004000},
+                        std::vector<uint32_t>{0x40003c00}) == std::vector<uint32_t>{0x3c00});
 }
 
 TEST_CASE("f32x2 and mixed precision") {
-  auto pack = [](float low, float high) { return std::bit_cast<uint32_t>(low) | uint64_t(std::bit_cast<uint32_t>(high)) << 32; };
+  auto pack = [](float low, float high) {
+    return std::bit_cast<uint32_t>(low) | uint64_t(std::bit_cast<uint32_t>(high)) << 32;
+  };
   std::vector<uint64_t> a = {pack(1.5f, -3.f)}, b = {pack(0x1p-24f, 2.f)}, c = {pack(1.f, 0.25f)};
-  CHECK(probe<uint64_t>("fma.rn.f32x2 %d, %a, %b, %c;", a, b, c) == std::vector<uint64_t>{pack(std::fma(1.5f, 0x1p-24f, 1.f), -5.75f)});
+  CHECK(probe<uint64_t>("fma.rn.f32x2 %d, %a, %b, %c;", a, b, c) ==
+        std::vector<uint64_t>{pack(std::fma(1.5f, 0x1p-24f, 1.f), -5.75f)});
   CHECK(probe<uint64_t>("add.rn.f32x2 %d, %a, %b;", a, b) == std::vector<uint64_t>{pack(1.5f, -1.f)});
   CHECK(probe<uint64_t>("mul.rz.ftz.f32x2 %d, %a, %b;", a, b) == std::vector<uint64_t>{pack(1.5f * 0x1p-24f, -6.f)});
-  CHECK(probe<uint32_t>("add.rn.f32.bf16 %d, %a, %b;", std::vector<uint16_t>{0x3fc0}, std::vector<uint32_t>{0x40000000}) == std::vector<uint32_t>{0x40600000});
-  CHECK(probe<uint32_t>("fma.rn.f32.f16 %d, %a, %b, %c;", std::vector<uint16_t>{0x4000}, std::vector<uint16_t>{0x4200}, std::vector<uint32_t>{0x3f800000}) == std::vector<uint32_t>{0x40e00000});
+  CHECK(probe<uint32_t>("add.rn.f32.bf16 %d, %a, %b;", std::vector<uint16_t>{0x3fc0},
+                        std::vector<uint32_t>{0x40000000}) == std::vector<uint32_t>{0x40600000});
+  CHECK(probe<uint32_t>("fma.rn.f32.f16 %d, %a, %b, %c;", std::vector<uint16_t>{0x4000}, std::vector<uint16_t>{0x4200},
+                        std::vector<uint32_t>{0x3f800000}) == std::vector<uint32_t>{0x40e00000});
 }
 
 TEST_CASE("approximate functions keep the documented bounds and special cases") {
@@ -271,20 +304,31 @@ TEST_CASE("approximate functions keep the documented bounds and special cases") 
       float x = ftz ? flush(a[i]) : a[i];
       double want = f(x);
       if (!domain(x)) continue;
-      if (want != want) CHECK(bits_of(d[i]) == 0x7fffffffu);
-      else if (std::fabs(want) < 0x1p-126 || std::isinf(float(want))) CHECK(d[i] == (ftz ? flush(float(want)) : float(want)));
-      else worst = std::max(worst, std::fabs((d[i] - want) / want));
+      if (want != want)
+        CHECK(bits_of(d[i]) == 0x7fffffffu);
+      else if (std::fabs(want) < 0x1p-126 || std::isinf(float(want)))
+        CHECK(d[i] == (ftz ? flush(float(want)) : float(want)));
+      else
+        worst = std::max(worst, std::fabs((d[i] - want) / want));
     }
     CHECK(worst <= bound);
   };
   auto all = [](float) { return true; };
-  relative("ex2.approx.f32 %d, %a;", [](double x) { return std::exp2(x); }, 0x1p-22, false, all);
-  relative("ex2.approx.ftz.f32 %d, %a;", [](double x) { return std::exp2(x); }, 0x1p-22, true, all);
-  relative("rcp.approx.ftz.f32 %d, %a;", [](double x) { return 1 / x; }, 0x1p-23, true, all);
-  relative("rsqrt.approx.f32 %d, %a;", [](double x) { return 1 / std::sqrt(x); }, 1.2e-7, false, all);
-  relative("sqrt.approx.ftz.f32 %d, %a;", [](double x) { return std::sqrt(x); }, 0x1p-23, true, all);
-  relative("tanh.approx.f32 %d, %a;", [](double x) { return std::tanh(x); }, 0x1p-11, false, [](float x) { return std::fabs(x) > 0x1p-120f; });
-  relative("lg2.approx.f32 %d, %a;", [](double x) { return std::log2(x); }, 0x1p-22, false, all);
+  relative(
+      "ex2.approx.f32 %d, %a;", [](double x) { return std::exp2(x); }, 0x1p-22, false, all);
+  relative(
+      "ex2.approx.ftz.f32 %d, %a;", [](double x) { return std::exp2(x); }, 0x1p-22, true, all);
+  relative(
+      "rcp.approx.ftz.f32 %d, %a;", [](double x) { return 1 / x; }, 0x1p-23, true, all);
+  relative(
+      "rsqrt.approx.f32 %d, %a;", [](double x) { return 1 / std::sqrt(x); }, 1.2e-7, false, all);
+  relative(
+      "sqrt.approx.ftz.f32 %d, %a;", [](double x) { return std::sqrt(x); }, 0x1p-23, true, all);
+  relative(
+      "tanh.approx.f32 %d, %a;", [](double x) { return std::tanh(x); }, 0x1p-11, false,
+      [](float x) { return std::fabs(x) > 0x1p-120f; });
+  relative(
+      "lg2.approx.f32 %d, %a;", [](double x) { return std::log2(x); }, 0x1p-22, false, all);
   std::vector<float> angle;
   for (int i = -300; i <= 300; i++) angle.push_back(float(i) * 0.01f);
   auto sine = probe<float>("sin.approx.ftz.f32 %d, %a;", angle), cosine = probe<float>("cos.approx.f32 %d, %a;", angle);
@@ -294,12 +338,17 @@ TEST_CASE("approximate functions keep the documented bounds and special cases") 
   }
   // Divisors beyond 2^126 give 0 (NaN for an infinite dividend) with .approx, and the quotient with .full.
   std::vector<float> x = {3.f, INFINITY, 0x1p126f, 1.f}, y = {0x1p127f, 0x1p127f, 0x1p126f, 3.f};
-  auto approx = probe<uint32_t>("div.approx.f32 %d, %a, %b;", x, y), full = probe<uint32_t>("div.full.f32 %d, %a, %b;", x, y);
+  auto approx = probe<uint32_t>("div.approx.f32 %d, %a, %b;", x, y),
+       full = probe<uint32_t>("div.full.f32 %d, %a, %b;", x, y);
   CHECK(approx == std::vector<uint32_t>{0, 0x7fffffff, 0x3f800000, bits_of(1.f / 3)});
   CHECK(full == std::vector<uint32_t>{bits_of(3 * 0x1p-127f), 0x7f800000, 0x3f800000, bits_of(1.f / 3)});
-  CHECK(probe<uint64_t>("rcp.approx.ftz.f64 %d, %a;", std::vector<double>{3.0}) == std::vector<uint64_t>{std::bit_cast<uint64_t>(1 / 3.0) >> 32 << 32});
+  CHECK(probe<uint64_t>("rcp.approx.ftz.f64 %d, %a;", std::vector<double>{3.0}) ==
+        std::vector<uint64_t>{std::bit_cast<uint64_t>(1 / 3.0) >> 32 << 32});
   std::vector<uint32_t> h = {0x3c00c000, 0x7c00fc00};
   CHECK(probe<uint32_t>("ex2.approx.f16x2 %d, %a;", h) == std::vector<uint32_t>{0x40003400, 0x7c000000});
-  CHECK(probe<uint32_t>("tanh.approx.f16x2 %d, %a;", h) == std::vector<uint32_t>{uint32_t(narrow(DType::F16, std::tanh(1.0))) << 16 | narrow(DType::F16, std::tanh(-2.0)), 0x3c00bc00});
-  CHECK(probe<uint16_t>("ex2.approx.ftz.bf16 %d, %a;", std::vector<uint16_t>{0x4000, 0x0001}) == std::vector<uint16_t>{0x4080, 0x3f80});
+  CHECK(probe<uint32_t>("tanh.approx.f16x2 %d, %a;", h) ==
+        std::vector<uint32_t>{uint32_t(narrow(DType::F16, std::tanh(1.0))) << 16 | narrow(DType::F16, std::tanh(-2.0)),
+                              0x3c00bc00});
+  CHECK(probe<uint16_t>("ex2.approx.ftz.bf16 %d, %a;", std::vector<uint16_t>{0x4000, 0x0001}) ==
+        std::vector<uint16_t>{0x4080, 0x3f80});
 }

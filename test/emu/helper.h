@@ -1,25 +1,27 @@
 // Helpers of the emulator's tests: small PTX modules, buffers, launches, and probes of single instructions.
 #pragma once
-#include <type_traits>
 #include "emu/emu.h"
 #include <bit>
 #include <cstring>
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <type_traits>
 
 namespace emu_test {
 
 using namespace tkc::emu;
 
 inline std::shared_ptr<const Module> parse(const std::string &body) {
-  std::string text = body.find(".version") == body.npos ? ".version 8.7\n.target sm_120a\n.address_size 64\n" + body : body;
+  std::string text =
+      body.find(".version") == body.npos ? ".version 8.7\n.target sm_120a\n.address_size 64\n" + body : body;
   ParseResult r = parse_ptx(text);
   for (const PtxDiagnostic &d : r.errors) FAIL_CHECK("line " << d.line << ": " << d.message);
   REQUIRE(r.module);
   return r.module;
 }
 
-template <typename T> uint64_t upload(Memory &m, const std::vector<T> &v, const std::string &name = "in", Memory::Attributes a = {}) {
+template <typename T>
+uint64_t upload(Memory &m, const std::vector<T> &v, const std::string &name = "in", Memory::Attributes a = {}) {
   uint64_t address = m.allocate(int64_t(v.size() * sizeof(T)), name, a);
   if (!v.empty()) std::memcpy(m.host(address), v.data(), v.size() * sizeof(T));
   return address;
@@ -66,9 +68,11 @@ const std::vector<Policy> kPolicies = {Policy::Eager, Policy::Lazy, Policy::Rand
 
 // A kernel whose body runs with the thread index in %t; parameters `out` (in %out) and `in` (in %in). Registers to use:
 // %r0..%r63 (b32), %f0..%f63 (f32), %d0..%d63 (b64), %h0..%h31 (b16), %p0..%p15.
-inline std::string kernel(const std::string &body, const std::string &shared = "", const std::string &more_params = "") {
+inline std::string kernel(const std::string &body, const std::string &shared = "",
+                          const std::string &more_params = "") {
   return shared + R"(
-.visible .entry k(.param .u64 out, .param .u64 in)" + more_params + R"()
+.visible .entry k(.param .u64 out, .param .u64 in)" +
+         more_params + R"()
 {
   .reg .pred %p<16>;
   .reg .b16 %h<32>;
@@ -78,18 +82,20 @@ inline std::string kernel(const std::string &body, const std::string &shared = "
   ld.param.u64 %out, [out];
   ld.param.u64 %in, [in];
   mov.u32 %t, %tid.x;
-)" + body + "\n  ret;\n}\n";
+)" + body +
+         "\n  ret;\n}\n";
 }
 
-// Executes `text` in one thread for each element: %d is the result, %a, %b, %c the operands, registers of the sizes of D, A,
-// B, C (1 and 2 bytes: .b16). %p<8>, %r<8>, %q<8> (64 bits) and %h<8> are free.
+// Executes `text` in one thread for each element: %d is the result, %a, %b, %c the operands, registers of the sizes of
+// D, A, B, C (1 and 2 bytes: .b16). %p<8>, %r<8>, %q<8> (64 bits) and %h<8> are free.
 template <typename D, typename A, typename B = uint32_t, typename C = uint32_t>
 std::vector<D> probe(const std::string &text, const std::vector<A> &a, std::vector<B> b = {}, std::vector<C> c = {}) {
   size_t n = a.size();
   b.resize(n), c.resize(n);
   auto reg = [](size_t bytes) { return bytes <= 2 ? "b16" : bytes == 4 ? "b32" : "b64"; };
   auto mem = [](size_t bytes) { return bytes == 1 ? "u8" : bytes == 2 ? "b16" : bytes == 4 ? "b32" : "b64"; };
-  std::string body = fmt::format(R"(
+  std::string body =
+      fmt::format(R"(
 .visible .entry probe(.param .u64 pd, .param .u64 pa, .param .u64 pb, .param .u64 pc, .param .u32 pn)
 {{
   .reg .pred %p<8>, %go;
@@ -110,8 +116,8 @@ std::vector<D> probe(const std::string &text, const std::vector<A> &a, std::vect
 DONE:
   ret;
 }})",
-                                 reg(sizeof(D)), reg(sizeof(A)), reg(sizeof(B)), reg(sizeof(C)), sizeof(A), mem(sizeof(A)),
-                                 sizeof(B), mem(sizeof(B)), sizeof(C), mem(sizeof(C)), text, sizeof(D), mem(sizeof(D)));
+                  reg(sizeof(D)), reg(sizeof(A)), reg(sizeof(B)), reg(sizeof(C)), sizeof(A), mem(sizeof(A)), sizeof(B),
+                  mem(sizeof(B)), sizeof(C), mem(sizeof(C)), text, sizeof(D), mem(sizeof(D)));
   auto module = parse(body);
   Memory m;
   uint64_t pd = m.allocate(int64_t(n * sizeof(D)), "d"), pa = upload(m, a), pb = upload(m, b), pc = upload(m, c);
@@ -131,7 +137,17 @@ struct Rng {
 };
 // Corner cases and random bits.
 template <typename T> std::vector<T> samples(size_t n, uint64_t seed) {
-  std::vector<T> v = {T(0), T(1), T(-1), T(2), T(std::make_unsigned_t<T>(1) << (8 * sizeof(T) - 1)), T((std::make_unsigned_t<T>(1) << (8 * sizeof(T) - 1)) - 1), T(7), T(-7), T(31), T(32), T(33)};
+  std::vector<T> v = {T(0),
+                      T(1),
+                      T(-1),
+                      T(2),
+                      T(std::make_unsigned_t<T>(1) << (8 * sizeof(T) - 1)),
+                      T((std::make_unsigned_t<T>(1) << (8 * sizeof(T) - 1)) - 1),
+                      T(7),
+                      T(-7),
+                      T(31),
+                      T(32),
+                      T(33)};
   Rng r{seed};
   while (v.size() < n) {
     uint64_t bits = r.next();
@@ -146,9 +162,10 @@ template <typename T> void pairs(const std::vector<T> &in, std::vector<T> &a, st
 }
 inline std::vector<float> float_samples(size_t n, uint64_t seed) {
   std::vector<float> v;
-  for (uint32_t bits : {0x00000000u, 0x80000000u, 0x3f800000u, 0xbf800000u, 0x7f800000u, 0xff800000u, 0x7fc00000u, 0x00000001u,
-                        0x80000001u, 0x007fffffu, 0x00800000u, 0x7f7fffffu, 0xff7fffffu, 0x3f000000u, 0x3fc00000u, 0x40200000u,
-                        0x4b000000u, 0x4b000001u, 0x33800000u, 0x34000000u, 0x4f000000u, 0x4f800000u, 0x5f000000u})
+  for (uint32_t bits :
+       {0x00000000u, 0x80000000u, 0x3f800000u, 0xbf800000u, 0x7f800000u, 0xff800000u, 0x7fc00000u, 0x00000001u,
+        0x80000001u, 0x007fffffu, 0x00800000u, 0x7f7fffffu, 0xff7fffffu, 0x3f000000u, 0x3fc00000u, 0x40200000u,
+        0x4b000000u, 0x4b000001u, 0x33800000u, 0x34000000u, 0x4f000000u, 0x4f800000u, 0x5f000000u})
     v.push_back(std::bit_cast<float>(bits));
   Rng r{seed};
   while (v.size() < n) {

@@ -51,8 +51,10 @@ TEST_CASE("integer arithmetic wraps, in every width and sign") {
 }
 
 TEST_CASE("saturating and wide forms") {
-  binary<int32_t>("add.sat.s32 %d, %a, %b;", [](int64_t a, int64_t b) { return std::clamp<int64_t>(a + b, INT32_MIN, INT32_MAX); });
-  binary<int32_t>("sub.sat.s32 %d, %a, %b;", [](int64_t a, int64_t b) { return std::clamp<int64_t>(a - b, INT32_MIN, INT32_MAX); });
+  binary<int32_t>("add.sat.s32 %d, %a, %b;",
+                  [](int64_t a, int64_t b) { return std::clamp<int64_t>(a + b, INT32_MIN, INT32_MAX); });
+  binary<int32_t>("sub.sat.s32 %d, %a, %b;",
+                  [](int64_t a, int64_t b) { return std::clamp<int64_t>(a - b, INT32_MIN, INT32_MAX); });
   std::vector<int32_t> a, b;
   pairs(samples<int32_t>(30, 3), a, b);
   std::vector<int64_t> d = probe<int64_t>("mul.wide.s32 %d, %a, %b;", a, b);
@@ -63,15 +65,19 @@ TEST_CASE("saturating and wide forms") {
     CHECK(u[i] == uint64_t(uint32_t(a[i])) * uint32_t(b[i]));
     CHECK(m[i] == int64_t(uint64_t(int64_t(a[i]) * b[i]) + 5));
   }
-  std::vector<int32_t> w = probe<int32_t>("mul.wide.s16 %d, %a, %b;", std::vector<int16_t>{-3, 300, -32768}, std::vector<int16_t>{7, 300, -32768});
+  std::vector<int32_t> w = probe<int32_t>("mul.wide.s16 %d, %a, %b;", std::vector<int16_t>{-3, 300, -32768},
+                                          std::vector<int16_t>{7, 300, -32768});
   CHECK(w == std::vector<int32_t>{-21, 90000, 1 << 30});
 }
 
 TEST_CASE("multiply-add, sums of absolute differences, dot products") {
   std::vector<int32_t> a = samples<int32_t>(200, 1), b = samples<int32_t>(200, 2), c = samples<int32_t>(200, 3);
-  auto lo = probe<int32_t>("mad.lo.s32 %d, %a, %b, %c;", a, b, c), hi = probe<int32_t>("mad.hi.s32 %d, %a, %b, %c;", a, b, c);
-  auto sad = probe<uint32_t>("sad.s32 %d, %a, %b, %c;", a, b, c), usad = probe<uint32_t>("sad.u32 %d, %a, %b, %c;", a, b, c);
-  auto dp = probe<int32_t>("dp4a.s32.s32 %d, %a, %b, %c;", a, b, c), mixed = probe<int32_t>("dp4a.u32.s32 %d, %a, %b, %c;", a, b, c);
+  auto lo = probe<int32_t>("mad.lo.s32 %d, %a, %b, %c;", a, b, c),
+       hi = probe<int32_t>("mad.hi.s32 %d, %a, %b, %c;", a, b, c);
+  auto sad = probe<uint32_t>("sad.s32 %d, %a, %b, %c;", a, b, c),
+       usad = probe<uint32_t>("sad.u32 %d, %a, %b, %c;", a, b, c);
+  auto dp = probe<int32_t>("dp4a.s32.s32 %d, %a, %b, %c;", a, b, c),
+       mixed = probe<int32_t>("dp4a.u32.s32 %d, %a, %b, %c;", a, b, c);
   auto dp2 = probe<int32_t>("dp2a.hi.s32.u32 %d, %a, %b, %c;", a, b, c);
   for (size_t i = 0; i < a.size(); i++) {
     CHECK(lo[i] == int32_t(uint32_t(a[i]) * uint32_t(b[i]) + uint32_t(c[i])));
@@ -79,7 +85,9 @@ TEST_CASE("multiply-add, sums of absolute differences, dot products") {
     CHECK(sad[i] == uint32_t(c[i]) + uint32_t(std::abs(int64_t(a[i]) - b[i])));
     CHECK(usad[i] == uint32_t(c[i]) + uint32_t(std::abs(int64_t(uint32_t(a[i])) - int64_t(uint32_t(b[i])))));
     uint32_t sum = uint32_t(c[i]), sum_mixed = sum, sum2 = sum;
-    for (int k = 0; k < 4; k++) sum += uint32_t(int8_t(a[i] >> 8 * k) * int8_t(b[i] >> 8 * k)), sum_mixed += uint32_t(uint8_t(a[i] >> 8 * k) * int8_t(b[i] >> 8 * k));
+    for (int k = 0; k < 4; k++)
+      sum += uint32_t(int8_t(a[i] >> 8 * k) * int8_t(b[i] >> 8 * k)),
+          sum_mixed += uint32_t(uint8_t(a[i] >> 8 * k) * int8_t(b[i] >> 8 * k));
     for (int k = 0; k < 2; k++) sum2 += uint32_t(int16_t(a[i] >> 16 * k) * uint8_t(b[i] >> (16 + 8 * k)));
     CHECK(dp[i] == int32_t(sum));
     CHECK(mixed[i] == int32_t(sum_mixed));
@@ -111,13 +119,15 @@ TEST_CASE("bits: logic, shifts, counts, fields") {
   binary<uint32_t>("cnot.b32 %d, %a;", [](uint32_t a, uint32_t) { return a == 0; });
   binary<uint32_t>("shl.b32 %d, %a, %b;", [](uint32_t a, uint32_t b) { return b > 31 ? 0 : a << b; });
   binary<uint32_t>("shr.u32 %d, %a, %b;", [](uint32_t a, uint32_t b) { return b > 31 ? 0 : a >> b; });
-  binary<int32_t>("shr.s32 %d, %a, %b;", [](int32_t a, int32_t b) { return uint32_t(b) > 31 ? (a < 0 ? -1 : 0) : a >> b; });
+  binary<int32_t>("shr.s32 %d, %a, %b;",
+                  [](int32_t a, int32_t b) { return uint32_t(b) > 31 ? (a < 0 ? -1 : 0) : a >> b; });
   binary<uint32_t>("shf.l.wrap.b32 %d, %a, %b, 7;", [](uint32_t a, uint32_t b) { return b << 7 | a >> 25; });
   binary<uint32_t>("shf.r.clamp.b32 %d, %a, %b, 40;", [](uint32_t, uint32_t b) { return b; });
   binary<uint32_t>("popc.b32 %d, %a;", [](uint32_t a, uint32_t) { return __builtin_popcount(a); });
   binary<uint32_t>("clz.b32 %d, %a;", [](uint32_t a, uint32_t) { return a ? __builtin_clz(a) : 32; });
   binary<uint32_t>("bfind.u32 %d, %a;", [](uint32_t a, uint32_t) { return a ? 31 - __builtin_clz(a) : -1; });
-  binary<int32_t>("bfind.s32 %d, %a;", [](int32_t a, int32_t) { return a == 0 || a == -1 ? -1 : 31 - __builtin_clz(a < 0 ? ~a : a); });
+  binary<int32_t>("bfind.s32 %d, %a;",
+                  [](int32_t a, int32_t) { return a == 0 || a == -1 ? -1 : 31 - __builtin_clz(a < 0 ? ~a : a); });
   binary<uint32_t>("bfind.shiftamt.u32 %d, %a;", [](uint32_t a, uint32_t) { return a ? __builtin_clz(a) : -1; });
   binary<uint32_t>("brev.b32 %d, %a;", [](uint32_t a, uint32_t) {
     uint32_t r = 0;
@@ -127,8 +137,10 @@ TEST_CASE("bits: logic, shifts, counts, fields") {
   binary<uint32_t>("bfe.u32 %d, %a, 5, 9;", [](uint32_t a, uint32_t) { return a >> 5 & 511; });
   binary<int32_t>("bfe.s32 %d, %a, 5, 9;", [](int32_t a, int32_t) { return int32_t(uint32_t(a) << 18) >> 23; });
   binary<int32_t>("bfe.s32 %d, %a, 28, 9;", [](int32_t a, int32_t) { return a >> 28; });
-  binary<uint32_t>("bfi.b32 %d, %a, %b, 3, 8;", [](uint32_t a, uint32_t b) { return (b & ~0x7f8u) | (a << 3 & 0x7f8u); });
-  binary<uint32_t>("lop3.b32 %d, %a, %b, 0x0f0f0f0f, 0xca;", [](uint32_t a, uint32_t b) { return (a & b) | (~a & 0x0f0f0f0fu); });
+  binary<uint32_t>("bfi.b32 %d, %a, %b, 3, 8;",
+                   [](uint32_t a, uint32_t b) { return (b & ~0x7f8u) | (a << 3 & 0x7f8u); });
+  binary<uint32_t>("lop3.b32 %d, %a, %b, 0x0f0f0f0f, 0xca;",
+                   [](uint32_t a, uint32_t b) { return (a & b) | (~a & 0x0f0f0f0fu); });
   binary<uint32_t>("prmt.b32 %d, %a, %b, 0x5410;", [](uint32_t a, uint32_t b) { return (a & 0xffff) | b << 16; });
   binary<uint32_t>("prmt.b32 %d, %a, %b, 0x00f8;", [](uint32_t a, uint32_t b) {
     uint32_t low = a & 255;
@@ -145,23 +157,31 @@ TEST_CASE("bits: logic, shifts, counts, fields") {
 }
 
 TEST_CASE("comparison, selection, predicates") {
-  for (auto [name, code] : std::vector<std::pair<std::string, int>>{{"eq", 0}, {"ne", 1}, {"lt", 2}, {"le", 3}, {"gt", 4}, {"ge", 5}}) {
+  for (auto [name, code] :
+       std::vector<std::pair<std::string, int>>{{"eq", 0}, {"ne", 1}, {"lt", 2}, {"le", 3}, {"gt", 4}, {"ge", 5}}) {
     auto holds = [code = code](auto a, auto b) {
-      bool r[] = {a == b, a != b, a < b, a <= b, a > b, a >= b};
+      bool r[] = {a == b, a != b, a<b, a <= b, a> b, a >= b};
       return r[code];
     };
     binary<int32_t>("setp." + name + ".s32 %p0, %a, %b; selp.b32 %d, 1, 0, %p0;", holds);
     binary<uint32_t>("setp." + name + ".u32 %p0, %a, %b; selp.b32 %d, 1, 0, %p0;", holds);
     binary<int64_t>("setp." + name + ".s64 %p0, %a, %b; selp.b64 %d, 1, 0, %p0;", holds);
     binary<int16_t>("setp." + name + ".s16 %p0, %a, %b; selp.b16 %d, 1, 0, %p0;", holds);
-    binary<uint32_t>("set." + name + ".u32.u32 %d, %a, %b;", [&](uint32_t a, uint32_t b) { return holds(a, b) ? ~0u : 0u; });
-    binary<uint32_t>("set." + name + ".f32.u32 %d, %a, %b;", [&](uint32_t a, uint32_t b) { return holds(a, b) ? 0x3f800000u : 0u; });
+    binary<uint32_t>("set." + name + ".u32.u32 %d, %a, %b;",
+                     [&](uint32_t a, uint32_t b) { return holds(a, b) ? ~0u : 0u; });
+    binary<uint32_t>("set." + name + ".f32.u32 %d, %a, %b;",
+                     [&](uint32_t a, uint32_t b) { return holds(a, b) ? 0x3f800000u : 0u; });
   }
-  binary<uint32_t>("setp.hi.u32 %p0|%p1, %a, %b; selp.b32 %r0, 1, 0, %p0; selp.b32 %r1, 2, 0, %p1; add.u32 %d, %r0, %r1;",
-                   [](uint32_t a, uint32_t b) { return a > b ? 1 : 2; });
-  binary<uint32_t>("setp.eq.u32 %p2, %a, 7; setp.lt.and.u32 %p0|%p1, %a, %b, !%p2; selp.b32 %r0, 1, 0, %p0; selp.b32 %r1, 2, 0, %p1; add.u32 %d, %r0, %r1;",
-                   [](uint32_t a, uint32_t b) { return a == 7 ? 0 : a < b ? 1 : 2; });
-  binary<uint32_t>("setp.lt.u32 %p0, %a, %b; setp.eq.u32 %p1, %a, 0; xor.pred %p2, %p0, %p1; and.pred %p3, %p2, %p0; or.pred %p4, %p3, %p1; "
+  binary<uint32_t>(
+      "setp.hi.u32 %p0|%p1, %a, %b; selp.b32 %r0, 1, 0, %p0; selp.b32 %r1, 2, 0, %p1; add.u32 %d, %r0, %r1;",
+      [](uint32_t a, uint32_t b) { return a > b ? 1 : 2; });
+  binary<uint32_t>("setp.eq.u32 %p2, %a, 7; setp.lt.and.u32 %p0|%p1, %a, %b, !%p2; selp.b32 %r0, 1, 0, %p0; selp.b32 "
+                   "%r1, 2, 0, %p1; add.u32 %d, %r0, %r1;",
+                   [](uint32_t a, uint32_t b) { return a == 7  ? 0
+                                                       : a < b ? 1
+                                                               : 2; });
+  binary<uint32_t>("setp.lt.u32 %p0, %a, %b; setp.eq.u32 %p1, %a, 0; xor.pred %p2, %p0, %p1; and.pred %p3, %p2, %p0; "
+                   "or.pred %p4, %p3, %p1; "
                    "not.pred %p5, %p4; selp.u32 %d, 3, 4, %p5;",
                    [](uint32_t a, uint32_t b) {
                      bool p = a < b, q = a == 0, r = ((p != q) && p) || q;
@@ -173,14 +193,21 @@ TEST_CASE("comparison, selection, predicates") {
 }
 
 TEST_CASE("pairs of 16-bit integers, moves that pack and unpack") {
-  binary<uint32_t>("add.u16x2 %d, %a, %b;", [](uint32_t a, uint32_t b) { return uint16_t(a + b) | (uint32_t(uint16_t((a >> 16) + (b >> 16))) << 16); });
-  binary<uint32_t>("max.s16x2 %d, %a, %b;", [](uint32_t a, uint32_t b) {
-    return uint16_t(std::max(int16_t(a), int16_t(b))) | uint32_t(uint16_t(std::max(int16_t(a >> 16), int16_t(b >> 16)))) << 16;
+  binary<uint32_t>("add.u16x2 %d, %a, %b;", [](uint32_t a, uint32_t b) {
+    return uint16_t(a + b) | (uint32_t(uint16_t((a >> 16) + (b >> 16))) << 16);
   });
-  binary<uint32_t>("mov.b32 {%h0, %h1}, %a; mov.b32 %d, {%h1, %h0};", [](uint32_t a, uint32_t) { return a << 16 | a >> 16; });
-  binary<uint32_t>("mov.b32 {%h0, _}, %a; mov.b32 %d, {%h0, 5};", [](uint32_t a, uint32_t) { return (a & 0xffff) | 5 << 16; });
-  binary<uint64_t>("mov.b64 {%r0, %r1}, %a; mov.b64 {%h0, %h1, %h2, %h3}, %b; mov.b32 %r2, {%h3, %h0}; mov.b64 %d, {%r1, %r2};",
-                   [](uint64_t a, uint64_t b) { return a >> 32 | (b >> 48 | (b & 0xffff) << 16) << 32; });
-  binary<uint64_t>("{ .reg .b128 %w; mov.b128 %w, {%a, %b}; mov.b128 {%q0, %q1}, %w; add.s64 %q1, %q1, %q1; xor.b64 %d, %q0, %q1; }",
-                   [](uint64_t a, uint64_t b) { return a ^ (b + b); });
+  binary<uint32_t>("max.s16x2 %d, %a, %b;", [](uint32_t a, uint32_t b) {
+    return uint16_t(std::max(int16_t(a), int16_t(b))) | uint32_t(uint16_t(std::max(int16_t(a >> 16), int16_t(b >> 16))))
+                                                            << 16;
+  });
+  binary<uint32_t>("mov.b32 {%h0, %h1}, %a; mov.b32 %d, {%h1, %h0};",
+                   [](uint32_t a, uint32_t) { return a << 16 | a >> 16; });
+  binary<uint32_t>("mov.b32 {%h0, _}, %a; mov.b32 %d, {%h0, 5};",
+                   [](uint32_t a, uint32_t) { return (a & 0xffff) | 5 << 16; });
+  binary<uint64_t>(
+      "mov.b64 {%r0, %r1}, %a; mov.b64 {%h0, %h1, %h2, %h3}, %b; mov.b32 %r2, {%h3, %h0}; mov.b64 %d, {%r1, %r2};",
+      [](uint64_t a, uint64_t b) { return a >> 32 | (b >> 48 | (b & 0xffff) << 16) << 32; });
+  binary<uint64_t>(
+      "{ .reg .b128 %w; mov.b128 %w, {%a, %b}; mov.b128 {%q0, %q1}, %w; add.s64 %q1, %q1, %q1; xor.b64 %d, %q0, %q1; }",
+      [](uint64_t a, uint64_t b) { return a ^ (b + b); });
 }

@@ -54,7 +54,8 @@ TEST_CASE("vectors, hints, wide loads") {
 namespace {
 // Reads 4 bytes at in + offset (given at launch) by thread 0.
 Report read_at(int64_t offset, const std::string &op = "ld.global.b32 %r0, [%d1];") {
-  auto m = parse(kernel("ld.param.u64 %d0, [offset]; add.s64 %d1, %in, %d0; " + op + " st.global.b32 [%out], %r0;", "", ", .param .u64 offset"));
+  auto m = parse(kernel("ld.param.u64 %d0, [offset]; add.s64 %d1, %in, %d0; " + op + " st.global.b32 [%out], %r0;", "",
+                        ", .param .u64 offset"));
   Memory memory;
   uint64_t out = upload(memory, std::vector<uint32_t>(1), "out"), src = upload(memory, std::vector<uint32_t>(16), "x");
   return launch(*m, memory, {1, 1}, Options(), out, src, offset);
@@ -83,7 +84,8 @@ TEST_CASE("an access that begins inside and ends outside is out of bounds") {
   auto m = parse(kernel("ld.global.b64 %d0, [%in];"));
   Memory memory;
   uint64_t out = upload(memory, std::vector<uint32_t>(1), "out"), src = memory.allocate(4, "y");
-  check_error(launch(*m, memory, {1, 1}, Options(), out, src), ErrorKind::OutOfBounds, "reaches 4 bytes past the end of y");
+  check_error(launch(*m, memory, {1, 1}, Options(), out, src), ErrorKind::OutOfBounds,
+              "reaches 4 bytes past the end of y");
 }
 
 TEST_CASE("an allocation can be aligned to less, to find code that assumes more") {
@@ -92,20 +94,25 @@ TEST_CASE("an allocation can be aligned to less, to find code that assumes more"
     Memory memory;
     Memory::Attributes a;
     a.alignment = align;
-    uint64_t out = upload(memory, std::vector<uint32_t>(1), "out"), src = upload(memory, std::vector<uint32_t>(4), "x", a);
+    uint64_t out = upload(memory, std::vector<uint32_t>(1), "out"),
+             src = upload(memory, std::vector<uint32_t>(4), "x", a);
     CHECK(src % uint64_t(2 * align) == uint64_t(align));
     Report r = launch(*m, memory, {1, 1}, Options(), out, src);
-    if (align == 4) check_clean(r);
-    else check_error(r, ErrorKind::Misaligned, "multiple of 4");
+    if (align == 4)
+      check_clean(r);
+    else
+      check_error(r, ErrorKind::Misaligned, "multiple of 4");
   }
 }
 
 TEST_CASE("read-only and uninitialised global memory") {
-  auto store = parse(kernel("st.global.b32 [%in], %t;")), load = parse(kernel("ld.global.b32 %r0, [%in+4];")), both = parse(kernel("st.global.b32 [%in+4], %t; ld.global.b32 %r0, [%in+4];"));
+  auto store = parse(kernel("st.global.b32 [%in], %t;")), load = parse(kernel("ld.global.b32 %r0, [%in+4];")),
+       both = parse(kernel("st.global.b32 [%in+4], %t; ld.global.b32 %r0, [%in+4];"));
   Memory memory;
   Memory::Attributes readonly, tracked;
   readonly.readonly = true, tracked.track_uninitialised = true;
-  uint64_t out = upload(memory, std::vector<uint32_t>(1), "out"), fixed = upload(memory, std::vector<uint32_t>(4), "weights", readonly);
+  uint64_t out = upload(memory, std::vector<uint32_t>(1), "out"),
+           fixed = upload(memory, std::vector<uint32_t>(4), "weights", readonly);
   check_error(launch(*store, memory, {1, 1}, Options(), out, fixed), ErrorKind::ReadOnly, "weights");
   check_clean(launch(*load, memory, {1, 1}, Options(), out, fixed));
   uint64_t fresh = memory.allocate(16, "fresh", tracked);
@@ -135,7 +142,8 @@ TEST_CASE("module variables: initial values, addresses in them, persistence") {
     check_clean(launch(*m, memory, {1, 1}, Options(), out, none));
     CHECK(download<uint32_t>(memory, out, 5) == std::vector<uint32_t>{0xc0400000, 6 + n, 66, 0x40000000, 6 + n});
   }
-  auto write = parse(".const .align 4 .u32 c = 1;\n" + kernel("mov.u64 %d0, c; cvta.const.u64 %d0, %d0; st.u32 [%d0], %t;"));
+  auto write =
+      parse(".const .align 4 .u32 c = 1;\n" + kernel("mov.u64 %d0, c; cvta.const.u64 %d0, %d0; st.u32 [%d0], %t;"));
   check_error(launch(*write, memory, {1, 1}, Options(), out, none), ErrorKind::ReadOnly, "c, which is read-only");
   auto not_const = parse(kernel("ld.const.u32 %r0, [%in];"));
   check_error(launch(*not_const, memory, {1, 1}, Options(), out, out), ErrorKind::OutOfBounds, "const");
@@ -159,7 +167,8 @@ TEST_CASE("generic addresses reach every space; isspacep tells them apart") {
 }
 
 TEST_CASE("shared memory: bounds of every variable, alignment, uninitialised bytes") {
-  const std::string vars = ".shared .align 4 .b8 a[16];\n.extern .shared .align 16 .b8 dyn[];\n.shared .align 4 .b8 b[8];\n";
+  const std::string vars =
+      ".shared .align 4 .b8 a[16];\n.extern .shared .align 16 .b8 dyn[];\n.shared .align 4 .b8 b[8];\n";
   auto go = [&](const std::string &body, int64_t dynamic = 32) {
     auto m = parse(kernel(body, vars));
     Memory memory;
@@ -167,11 +176,14 @@ TEST_CASE("shared memory: bounds of every variable, alignment, uninitialised byt
     return launch(*m, memory, {1, 1, dynamic}, Options(), out, out);
   };
   const std::string touch = "mov.u32 %r9, a; mov.u32 %r10, b; mov.u32 %r11, dyn; "; // all three exist
-  check_clean(go(touch + "st.shared.u32 [a+12], %t; st.shared.u32 [b+4], %t; st.shared.u32 [dyn+28], %t; ld.shared.u32 %r0, [dyn+28];"));
+  check_clean(go(
+      touch +
+      "st.shared.u32 [a+12], %t; st.shared.u32 [b+4], %t; st.shared.u32 [dyn+28], %t; ld.shared.u32 %r0, [dyn+28];"));
   check_error(go(touch + "st.shared.u32 [a+16], %t;"), ErrorKind::OutOfBounds, "0 bytes past the end of a (16 bytes)");
   check_error(go(touch + "st.shared.u32 [b+8], %t;"), ErrorKind::OutOfBounds, "past the end of b");
   check_error(go(touch + "st.shared.u32 [dyn+32], %t;"), ErrorKind::OutOfBounds, "past the end of dyn (32 bytes)");
-  check_error(go(touch + "st.shared.v2.b32 [dyn+24], {%t, %t}; st.shared.v4.b32 [dyn+24], {%t, %t, %t, %t};"), ErrorKind::OutOfBounds);
+  check_error(go(touch + "st.shared.v2.b32 [dyn+24], {%t, %t}; st.shared.v4.b32 [dyn+24], {%t, %t, %t, %t};"),
+              ErrorKind::OutOfBounds);
   check_error(go(touch + "mov.u32 %r0, 0; st.shared.u32 [%r0], %t;"), ErrorKind::OutOfBounds);
   check_error(go(touch + "st.shared.b16 [dyn+3], 7;"), ErrorKind::Misaligned, "multiple of 2");
   check_error(go(touch + "ld.shared.u32 %r0, [a];"), ErrorKind::UninitialisedShared, "a + 0");
@@ -194,15 +206,19 @@ TEST_CASE("local memory belongs to a thread") {
 
 namespace {
 // Every thread applies `op` with operand in[t] to out[0]; returns out[0].
-template <typename T> T reduce(const std::string &op, T start, const std::vector<T> &in, const std::string &space = "global") {
+template <typename T>
+T reduce(const std::string &op, T start, const std::vector<T> &in, const std::string &space = "global") {
   std::string type = sizeof(T) == 8 ? "b64" : "b32", reg = sizeof(T) == 8 ? "%d2" : "%r2";
-  std::string body = fmt::format("mul.wide.u32 %d0, %t, {}; add.s64 %d1, %in, %d0; ld.global.{} {}, [%d1]; ", sizeof(T), type, reg);
+  std::string body =
+      fmt::format("mul.wide.u32 %d0, %t, {}; add.s64 %d1, %in, %d0; ld.global.{} {}, [%d1]; ", sizeof(T), type, reg);
   std::string old = sizeof(T) == 8 ? "%d3" : "%r3";
-  if (space == "global") body += fmt::format("red.global.{} [%out], {};", op, reg);
+  if (space == "global")
+    body += fmt::format("red.global.{} [%out], {};", op, reg);
   else
-    body += fmt::format("setp.eq.u32 %p0, %t, 0; @%p0 ld.global.{0} {2}, [%out]; @%p0 st.shared.{0} [cell], {2}; bar.sync 0; "
-                        "atom.shared.{1} {2}, [cell], {3}; bar.sync 0; @%p0 ld.shared.{0} {2}, [cell]; @%p0 st.global.{0} [%out], {2};",
-                        type, op, old, reg);
+    body += fmt::format(
+        "setp.eq.u32 %p0, %t, 0; @%p0 ld.global.{0} {2}, [%out]; @%p0 st.shared.{0} [cell], {2}; bar.sync 0; "
+        "atom.shared.{1} {2}, [cell], {3}; bar.sync 0; @%p0 ld.shared.{0} {2}, [cell]; @%p0 st.global.{0} [%out], {2};",
+        type, op, old, reg);
   auto m = parse(kernel(body, ".shared .align 8 .b8 cell[8];"));
   Memory memory;
   uint64_t out = upload(memory, std::vector<T>{start}, "out"), src = upload(memory, in);
@@ -238,7 +254,8 @@ TEST_CASE("atomics: every operation and type") {
   CHECK(reduce<uint32_t>("add.f32", 0, ones, "shared") == 0x42800000);
   CHECK(reduce<uint32_t>("add.noftz.f16x2", 0, halves) == 0x54005400);
   CHECK(reduce<uint32_t>("add.noftz.bf16x2", 0, bf) == 0x42804280);
-  CHECK(reduce<uint64_t>("add.f64", 0, std::vector<uint64_t>(64, std::bit_cast<uint64_t>(1.0))) == std::bit_cast<uint64_t>(64.0));
+  CHECK(reduce<uint64_t>("add.f64", 0, std::vector<uint64_t>(64, std::bit_cast<uint64_t>(1.0))) ==
+        std::bit_cast<uint64_t>(64.0));
   // f32 atomics flush subnormals on global memory, not on shared memory.
   CHECK(reduce<uint32_t>("add.f32", 3, std::vector<uint32_t>{4}) == 0);
   CHECK(reduce<uint32_t>("add.f32", 3, std::vector<uint32_t>{4}, "shared") == 7);
@@ -253,7 +270,8 @@ TEST_CASE("atom returns the old value; cas, exch, b128, vectors") {
       st.global.v2.b64 [%in+16], {%d0, %d1}; }
     mov.f32 %f0, 0f3f800000; red.relaxed.gpu.global.add.v4.f32 [%in+32], {%f0, %f0, %f0, 2.0};)"));
   Memory memory;
-  uint64_t out = upload(memory, std::vector<uint32_t>{10, 7, 0, 0, 0, 0, 0, 0}, "out"), in = upload(memory, std::vector<uint64_t>{1, 2, 0, 0, 0, 0});
+  uint64_t out = upload(memory, std::vector<uint32_t>{10, 7, 0, 0, 0, 0, 0, 0}, "out"),
+           in = upload(memory, std::vector<uint64_t>{1, 2, 0, 0, 0, 0});
   check_clean(launch(*m, memory, {1, 1}, Options(), out, in));
   CHECK(download<uint32_t>(memory, out, 8) == std::vector<uint32_t>{99, 9, 7, 0, 10, 13, 50, 50});
   CHECK(download<uint64_t>(memory, in, 6) == std::vector<uint64_t>{3, 4, 1, 2, 0x3f8000003f800000, 0x400000003f800000});
@@ -261,7 +279,8 @@ TEST_CASE("atom returns the old value; cas, exch, b128, vectors") {
 
 TEST_CASE("integer reductions of parallel blocks; float atomics are deterministic") {
   auto count = parse(kernel("red.global.add.u32 [%out], 1; red.global.max.u32 [%out+4], %t;"));
-  auto sum = parse(kernel("mov.u32 %r0, %ctaid.x; mad.lo.u32 %r0, %r0, 64, %t; cvt.rn.f32.u32 %f0, %r0; mul.f32 %f0, %f0, 0f3dcccccd; atom.global.add.f32 %f1, [%out], %f0;"));
+  auto sum = parse(kernel("mov.u32 %r0, %ctaid.x; mad.lo.u32 %r0, %r0, 64, %t; cvt.rn.f32.u32 %f0, %r0; mul.f32 %f0, "
+                          "%f0, 0f3dcccccd; atom.global.add.f32 %f1, [%out], %f0;"));
   std::vector<uint32_t> sums;
   for (int threads : {1, 2, 5}) {
     Options o;

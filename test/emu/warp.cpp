@@ -24,10 +24,11 @@ Report fails(const std::string &body, int64_t threads = 32) {
 
 TEST_CASE("shfl: all modes, segments, clamps") {
   auto up = lanes("mul.lo.u32 %r1, %t, 10; shfl.sync.up.b32 %r0|%p0, %r1, 3, 0, -1; @!%p0 add.u32 %r0, %r0, 1000;");
-  auto down = lanes("mul.lo.u32 %r1, %t, 10; shfl.sync.down.b32 %r0|%p0, %r1, 5, 31, -1; @!%p0 add.u32 %r0, %r0, 1000;");
+  auto down =
+      lanes("mul.lo.u32 %r1, %t, 10; shfl.sync.down.b32 %r0|%p0, %r1, 5, 31, -1; @!%p0 add.u32 %r0, %r0, 1000;");
   auto bfly = lanes("mul.lo.u32 %r1, %t, 10; shfl.sync.bfly.b32 %r0, %r1, 9, 31, -1;");
   auto idx = lanes("mul.lo.u32 %r1, %t, 10; add.u32 %r2, %t, 7; shfl.sync.idx.b32 %r0, %r1, %r2, 31, -1;");
-  auto width8 = lanes("mul.lo.u32 %r1, %t, 10; shfl.sync.idx.b32 %r0, %r1, 2, 0x181f, -1;");         // segments of 8
+  auto width8 = lanes("mul.lo.u32 %r1, %t, 10; shfl.sync.idx.b32 %r0, %r1, 2, 0x181f, -1;"); // segments of 8
   auto down8 = lanes("mul.lo.u32 %r1, %t, 10; shfl.sync.down.b32 %r0|%p0, %r1, 3, 0x181f, -1; @!%p0 mov.u32 %r0, 7;");
   for (uint32_t l = 0; l < 32; l++) {
     CHECK(up[l] == (l >= 3 ? (l - 3) * 10 : l * 10 + 1000));
@@ -43,8 +44,9 @@ TEST_CASE("vote, match, redux, activemask, elect") {
   const std::string odd = "and.b32 %r1, %t, 1; setp.eq.u32 %p1, %r1, 1; ";
   CHECK(lanes(odd + "vote.sync.ballot.b32 %r0, %p1, -1;")[5] == 0xaaaaaaaa);
   CHECK(lanes(odd + "vote.sync.ballot.b32 %r0, !%p1, -1;")[6] == 0x55555555);
-  CHECK(lanes(odd + "vote.sync.any.pred %p2, %p1, -1; vote.sync.all.pred %p3, %p1, -1; vote.sync.uni.pred %p4, %p1, -1; "
-                    "selp.u32 %r0, 1, 0, %p2; @%p3 add.u32 %r0, %r0, 2; @%p4 add.u32 %r0, %r0, 4;")[0] == 1);
+  CHECK(lanes(odd +
+              "vote.sync.any.pred %p2, %p1, -1; vote.sync.all.pred %p3, %p1, -1; vote.sync.uni.pred %p4, %p1, -1; "
+              "selp.u32 %r0, 1, 0, %p2; @%p3 add.u32 %r0, %r0, 2; @%p4 add.u32 %r0, %r0, 4;")[0] == 1);
   auto any = lanes("rem.u32 %r1, %t, 3; match.any.sync.b32 %r0, %r1, -1;");
   for (uint32_t l = 0; l < 32; l++) {
     uint32_t want = 0;
@@ -59,7 +61,9 @@ TEST_CASE("vote, match, redux, activemask, elect") {
   CHECK(lanes("redux.sync.max.u32 %r0, %t, -1;")[0] == 31);
   CHECK(lanes("setp.lt.u32 %p0, %t, 10; @!%p0 mov.u32 %r0, 1; @%p0 activemask.b32 %r0;")[4] == 0x3ff);
   for (Policy p : kPolicies) {
-    auto e = lanes("mov.u32 %r0, 0; elect.sync %r1|%p0, -1; @%p0 mov.u32 %r0, 1; mul.lo.u32 %r1, %r1, 2; add.u32 %r0, %r0, %r1;", 32, p);
+    auto e = lanes(
+        "mov.u32 %r0, 0; elect.sync %r1|%p0, -1; @%p0 mov.u32 %r0, 1; mul.lo.u32 %r1, %r1, 2; add.u32 %r0, %r0, %r1;",
+        32, p);
     uint32_t leaders = 0;
     for (uint32_t l = 0; l < 32; l++) {
       leaders += e[l] & 1;
@@ -71,7 +75,8 @@ TEST_CASE("vote, match, redux, activemask, elect") {
 }
 
 TEST_CASE("member masks: halves of a warp apart, in one place or in two branches") {
-  auto split = lanes("setp.lt.u32 %p0, %t, 16; selp.b32 %r1, 0xffff, 0xffff0000, %p0; redux.sync.add.u32 %r0, %t, %r1;");
+  auto split =
+      lanes("setp.lt.u32 %p0, %t, 16; selp.b32 %r1, 0xffff, 0xffff0000, %p0; redux.sync.add.u32 %r0, %t, %r1;");
   auto branches = lanes(R"(
     setp.lt.u32 %p0, %t, 16; @%p0 bra LOW;
     redux.sync.add.u32 %r0, %t, 0xffff0000; bra JOIN;
@@ -89,7 +94,8 @@ TEST_CASE("lanes that come apart meet again at a warp-wide instruction") {
     auto r = lanes(R"(
       mov.u32 %r1, 0; mov.u32 %r2, 0;
       LOOP: setp.ge.u32 %p0, %r1, %t; @%p0 bra DONE; add.u32 %r1, %r1, 1; add.u32 %r2, %r2, %r1; bra LOOP;
-      DONE: shfl.sync.bfly.b32 %r3, %r2, 31, 31, -1; add.u32 %r0, %r3, %r2;)", 32, p);
+      DONE: shfl.sync.bfly.b32 %r3, %r2, 31, 31, -1; add.u32 %r0, %r3, %r2;)",
+                   32, p);
     for (uint32_t l = 0; l < 32; l++) CHECK(r[l] == l * (l + 1) / 2 + (31 - l) * (32 - l) / 2);
   }
 }
@@ -115,7 +121,8 @@ TEST_CASE("nested divergence, branch tables, early exits") {
   // Lanes that leave do not hold the others up at the next barrier.
   check_clean(fails("setp.gt.u32 %p0, %t, 20; @%p0 bra OUT; bar.sync 0; st.shared.u32 [s], 1; bar.sync 0; OUT:", 64));
   check_clean(fails("setp.gt.u32 %p0, %t, 20; @%p0 exit; bar.sync 0; mov.u32 %r0, 1;", 64));
-  check_error(fails("mov.u32 %r0, 9; T: .branchtargets A; brx.idx %r0, T; A:"), ErrorKind::OutOfBounds, "index 9 into a branch table of 1");
+  check_error(fails("mov.u32 %r0, 9; T: .branchtargets A; brx.idx %r0, T; A:"), ErrorKind::OutOfBounds,
+              "index 9 into a branch table of 1");
 }
 
 TEST_CASE("a lane may wait for another one of its warp") {
@@ -126,7 +133,8 @@ TEST_CASE("a lane may wait for another one of its warp") {
       SPIN: ld.volatile.shared.u32 %r1, [flag]; setp.eq.u32 %p1, %r1, 0; @%p1 bra SPIN;
       st.global.u32 [%out], %r1; bra JOIN;
       OTHER: setp.eq.u32 %p2, %t, 1; @%p2 st.volatile.shared.u32 [flag], 42;
-      JOIN: )", ".shared .align 4 .u32 flag;"));
+      JOIN: )",
+                          ".shared .align 4 .u32 flag;"));
     Memory memory;
     Options o;
     o.policy = p;
@@ -137,14 +145,18 @@ TEST_CASE("a lane may wait for another one of its warp") {
 }
 
 TEST_CASE("faults of warp-wide instructions") {
-  check_error(fails("setp.lt.u32 %p0, %t, 4; @%p0 vote.sync.ballot.b32 %r0, %p0, 0xf0;"), ErrorKind::Divergence, "not in its member mask");
+  check_error(fails("setp.lt.u32 %p0, %t, 4; @%p0 vote.sync.ballot.b32 %r0, %p0, 0xf0;"), ErrorKind::Divergence,
+              "not in its member mask");
   check_error(fails("shfl.sync.idx.b32 %r0, %t, 20, 31, -1;", 16), ErrorKind::Divergence, "takes the value of lane 20");
   check_clean(fails("shfl.sync.idx.b32 %r0, %t, 3, 31, -1;", 16));
   // Lanes 8.. never come: those below wait until the others have exited, and then go on without them.
-  check_error(fails("setp.lt.u32 %p0, %t, 8; @%p0 shfl.sync.bfly.b32 %r0, %t, 16, 31, -1;"), ErrorKind::Divergence, "which does not take part");
+  check_error(fails("setp.lt.u32 %p0, %t, 8; @%p0 shfl.sync.bfly.b32 %r0, %t, 16, 31, -1;"), ErrorKind::Divergence,
+              "which does not take part");
   // .aligned under divergence.
-  check_error(fails("setp.lt.u32 %p0, %t, 8; @%p0 bra A; bra B; A: bar.sync 0; B: st.global.u32 [%out], 1;"), ErrorKind::Divergence, "the warp is divergent");
+  check_error(fails("setp.lt.u32 %p0, %t, 8; @%p0 bra A; bra B; A: bar.sync 0; B: st.global.u32 [%out], 1;"),
+              ErrorKind::Divergence, "the warp is divergent");
   check_error(fails("setp.lt.u32 %p0, %t, 8; @%p0 bar.sync 0;"), ErrorKind::Divergence, "its predicate is false");
   check_clean(fails("setp.lt.u32 %p0, %t, 8; @%p0 bra A; mov.u32 %r0, 1; A: bar.sync 0;"));
-  check_error(fails("movmatrix.sync.aligned.m8n8.trans.b16 %r0, %t;", 16), ErrorKind::Divergence, "fewer than 32 threads");
+  check_error(fails("movmatrix.sync.aligned.m8n8.trans.b16 %r0, %t;", 16), ErrorKind::Divergence,
+              "fewer than 32 threads");
 }

@@ -1,7 +1,7 @@
 // The declarations of runtime/cuda.h against the vendor's header, at compile time, on machines that have it.
 #include "runtime/cuda.h"
-#include <unistd.h>
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 using namespace tkc;
 
@@ -71,8 +71,8 @@ static_assert(offsetof(cu::LaunchConfig, attribute_count) == offsetof(CUlaunchCo
 #endif
 
 static const char *const kStub = "/usr/local/cuda/lib64/stubs/libcuda.so";
-// The stub has the driver's SONAME: once it is loaded, a dlopen of libcuda.so.1 finds it instead of the driver. So the real
-// one is asked for first, and whether there is a stub is asked of the file system.
+// The stub has the driver's SONAME: once it is loaded, a dlopen of libcuda.so.1 finds it instead of the driver. So the
+// real one is asked for first, and whether there is a stub is asked of the file system.
 static bool has_stub() {
   cu::has_gpu();
   return access(kStub, R_OK) == 0;
