@@ -86,7 +86,7 @@ void finish(LowerCtx &c, const Op &op, Regs acc) {
   c.set(op.result(), std::move(out));
 }
 
-// Adds up the partial sums of the warps that split K, in the order of the warps, so that all of them get equal bits.
+// Adds up the partial sums of the warps that split K; all of them get equal bits.
 void exchange(LowerCtx &c, const Op &op, const MmaPlan &plan, Regs &acc) {
   DType t = op.result()->type.dtype, wide = accumulator(t);
   llvm::Type *type = c.type(wide);
@@ -112,22 +112,35 @@ void exchange(LowerCtx &c, const Op &op, const MmaPlan &plan, Regs &acc) {
     nvvm::st(b, how, address(c.warp(), i, 0), words);
   }
   nvvm::bar_sync(b, 0);
-  uint32_t split = plan.steps.k_warp_mask;
-  Value *first = b.CreateAnd(c.warp(), c.i32(~int64_t(split)));
+  // A tree over the warp bits that split K, each warp with its own sum as the first leaf: addition is commutative, so
+  // the node that two warps reach from its two sides has the same bits in both.
+  std::vector<uint32_t> bits;
+  for (uint32_t left = plan.steps.k_warp_mask; left; left &= left - 1) bits.push_back(left & -left);
+  std::vector<Value *> own;
+  for (int64_t k = 0; k < count; k++) {
+    Value *v = acc[size_t(plan.exchanged[size_t(k)])];
+    own.push_back(v->getType() == type ? v : b.CreateFPExt(v, type));
+  }
   for (int64_t i = 0; i < accesses; i++) {
-    std::vector<Value *> sums(size_t(per_access), nullptr);
-    for (uint32_t w = 0;;) {
-      std::vector<Value *> words = nvvm::ld(b, how, address(first, i, w * per_warp), word, per_access);
-      for (size_t k = 0; k < words.size(); k++) {
-        Value *v = from_bits(c, words[k], type);
-        sums[k] = !sums[k] ? v : is_float(wide) ? b.CreateFAdd(sums[k], v) : b.CreateAdd(sums[k], v);
+    int64_t n = std::min(per_access, count - i * per_access);
+    auto sum = [&](auto &self, size_t level, uint32_t pattern) -> std::vector<Value *> {
+      if (level == 0) {
+        if (pattern == 0) return {own.begin() + i * per_access, own.begin() + i * per_access + n};
+        Value *warp = b.CreateXor(c.warp(), c.i32(pattern));
+        std::vector<Value *> out = nvvm::ld(b, how, address(warp, i, 0), word, per_access);
+        out.resize(size_t(n));
+        for (Value *&v : out) v = from_bits(c, v, type);
+        return out;
       }
-      w = (w - split) & split; // the next subset of the warp bits that split K
-      if (w == 0) break;
-    }
-    for (int64_t k = i * per_access; k < std::min(count, (i + 1) * per_access); k++) {
-      Value *v = sums[size_t(k % per_access)];
-      acc[size_t(plan.exchanged[size_t(k)])] = v->getType() == c.type(t) ? v : b.CreateFPTrunc(v, c.type(t));
+      std::vector<Value *> x = self(self, level - 1, pattern), y = self(self, level - 1, pattern | bits[level - 1]);
+      for (size_t k = 0; k < x.size(); k++) x[k] = is_float(wide) ? b.CreateFAdd(x[k], y[k]) : b.CreateAdd(x[k], y[k]);
+      return x;
+    };
+    std::vector<Value *> sums = sum(sum, bits.size(), 0);
+    for (int64_t k = 0; k < n; k++) {
+      Value *v = sums[size_t(k)];
+      acc[size_t(plan.exchanged[size_t(i * per_access + k)])] =
+          v->getType() == c.type(t) ? v : b.CreateFPTrunc(v, c.type(t));
     }
   }
 }

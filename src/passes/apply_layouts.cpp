@@ -37,6 +37,18 @@ void apply_layouts(ir::Function &f, const LayoutDecision &d) {
     product->attrs.set("tiling", std::vector<int64_t>{c.tiling.warps_m, c.tiling.warps_n, c.tiling.warps_k});
     product->attrs.set("transposed", int64_t(c.transposed));
   }
+  for (const StagedLoad &s : d.plan.staged) {
+    Value *v = s.op->result();
+    Value *read = f.new_value(v->type, v->name);
+    read->op = s.op;
+    read->layout = s.read;
+    s.op->results = {read};
+    Op *convert = f.new_op(OpKind::ConvertLayout, s.op->loc);
+    convert->operands = {read};
+    convert->results = {v};
+    v->op = convert;
+    insert_after(s.op, convert);
+  }
   std::map<std::pair<const Value *, std::string>, Value *> shared;
   for (const Conversion &c : d.plan.conversions) {
     Value *v = c.op->operand(size_t(c.operand));

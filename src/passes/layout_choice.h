@@ -35,33 +35,61 @@ struct Conversion {
   RegLayout to;
 };
 
+// A load that goes through shared memory: it is read in one layout, its users have it in another (the home).
+struct StagedLoad {
+  ir::Op *op;
+  RegLayout read;
+};
+
 struct LayoutPlan {
   std::vector<std::optional<RegLayout>> home; // by value id
   std::vector<Conversion> conversions;
+  std::vector<StagedLoad> staged;
   std::map<const ir::Value *, RegLayout> yielded; // per loop argument: the layout that the yielded value had
   double cycles = 0;                              // of one block
-  double product_cycles = 0, conversion_cycles = 0, memory_cycles = 0;
-  std::string problem; // not empty: no legal layout; says why
+  std::string problem;                            // not empty: no legal layout; says why
 };
 
-// Cycle estimates of one warp scheduler (sub-core); a block's warps are spread over four of them.
+// What one execution of something costs one block alone on its SM, in cycles by resource. A block's warps are spread
+// over the SM's four sub-cores.
+struct Work {
+  double serial = 0;     // one warp in order, nothing overlapped
+  double issue = 0;      // slots of a sub-core, all its warps
+  double tensor = 0;     // the tensor pipe of a sub-core, all its warps
+  double shared = 0;     // the SM's pipe of shared memory, shuffles and movmatrix, all warps
+  double global = 0;     // sectors between the SM and L2, all warps
+  double recurrence = 0; // of a loop's body: latencies from a carried tile to the next iteration's
+  Work &operator+=(const Work &w);
+  friend Work operator+(Work a, const Work &b) { return a += b; }
+  // Resources overlap, and so does what is not on the recurrence: the longest counts. But a warp issues in order, which
+  // leaves a part of the serial sum uncovered (a quarter fits the measured variants of the KDA chain), and of two
+  // layouts with the same limit the one with less work is taken.
+  double cycles() const;
+};
+
 class LayoutCost {
 public:
   LayoutCost(const ir::Target &target, const ir::Part &part, int64_t warps);
-  double pointwise(const ir::Op &op, const RegLayout &l) const;
-  double access(const ir::Op &op, const RegLayout &l, DType t, bool store) const; // load, store, atomic
-  double reduce(const ir::Op &op, const RegLayout &operand) const;
-  double product(const ir::Op &op, const MmaConfig &c, const RegLayout &a, const RegLayout &b,
-                 const RegLayout &acc) const;
-  double conversion(const RegLayout &from, const RegLayout &to, DType t);
-  double exchange(int64_t registers) const;                 // f32 partial sums through shared memory between warps
+  Work pointwise(const ir::Op &op, const RegLayout &l) const;
+  Work access(const ir::Op &op, const RegLayout &l, DType t, bool store) const; // load, store, atomic
+  // The conversion of a loaded tile. Where it goes through shared memory, the load itself writes there by asynchronous
+  // copies, and only the read is left.
+  Work staged(const RegLayout &coalesced, const RegLayout &to, DType t);
+  bool through_shared(const RegLayout &from, const RegLayout &to, DType t);
+  Work reduce(const ir::Op &op, const RegLayout &operand) const;
+  Work product(const ir::Op &op, const MmaConfig &c, const RegLayout &a, const RegLayout &b,
+               const RegLayout &acc) const;
+  Work conversion(const RegLayout &from, const RegLayout &to, DType t);
+  // f32 partial sums through shared memory between as many warps.
+  Work exchange(int64_t registers, int64_t sharers) const;
   int64_t vector_elements(const ir::Op &op, DType t) const; // elements of the widest access of a blocked layout
 
 private:
-  double scale() const { return double((warps_ + 3) / 4); }
+  double per_core() const { return double((warps_ + 3) / 4); } // warps of a sub-core
   const ir::Part &part_;
   int64_t warps_;
   const ir::Target &target_;
+  ConvertCosts costs_;
   ConversionPlanner planner_;
 };
 

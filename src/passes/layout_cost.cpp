@@ -1,8 +1,8 @@
-// Cycles of ops under a layout: estimates that rank layouts, in cycles of one sub-core for all warps that share it.
+// Work of ops under a layout: estimates that rank layouts.
 //
-// Numbers: issue of one instruction per cycle and sub-core; special functions and selects at lower rates; shared memory
-// and conversions as the layout library counts them; products from the part's mma rate (targets.def); global memory by
-// the 32-byte sectors that a warp touches, which is what uncoalesced access costs.
+// Numbers: issue of one instruction per cycle and sub-core; special functions at lower rates; shared memory and
+// conversions as the layout library counts them; products from the part's mma rate (targets.def) and the latency of
+// dependent ones; global memory by the 32-byte sectors that a warp touches, which is what uncoalesced access costs.
 #include "ir/op_def.h"
 #include "layout/convert.h"
 #include "layout/global_access.h"
@@ -14,15 +14,31 @@ namespace tkc::passes {
 using ir::Op;
 using ir::OpKind;
 
+namespace {
+// Cycles from an m16n8k16 product to one that adds to its result (measured on an H200; the other parts are taken to be
+// alike).
+constexpr double kMmaLatency = 25;
+} // namespace
+
 LayoutCost::LayoutCost(const ir::Target &target, const ir::Part &part, int64_t warps)
     : part_(part), warps_(warps), target_(target), planner_(ir::layout_features(target)) {}
 
-double LayoutCost::pointwise(const Op &op, const RegLayout &l) const {
+Work &Work::operator+=(const Work &w) {
+  serial += w.serial, issue += w.issue, tensor += w.tensor, shared += w.shared, global += w.global;
+  return *this;
+}
+
+double Work::cycles() const {
+  double longest = std::max({recurrence, issue, tensor, shared, global});
+  return longest + 0.25 * serial + 0.1 * (issue + tensor + shared + global - longest + recurrence);
+}
+
+Work LayoutCost::pointwise(const Op &op, const RegLayout &l) const {
   double each = 1;
   switch (op.kind) {
   case OpKind::Constant:
   case OpKind::Broadcast:
-  case OpKind::ExpandDims: return 0; // names for registers that exist
+  case OpKind::ExpandDims: return {}; // names for registers that exist
   case OpKind::Exp:
   case OpKind::Exp2:
   case OpKind::Log:
@@ -37,7 +53,8 @@ double LayoutCost::pointwise(const Op &op, const RegLayout &l) const {
   case OpKind::Div: each = 10; break; // the special function unit gives 4 lanes a cycle
   default: break;
   }
-  return each * double(l.num_regs()) * scale();
+  double slots = each * double(l.num_regs());
+  return {.serial = slots, .issue = slots * per_core()};
 }
 
 int64_t LayoutCost::vector_elements(const Op &op, DType t) const {
@@ -114,48 +131,109 @@ bool in_registers_only(const RegLayout &l, const std::vector<bool> &dims) {
   return true;
 }
 
-double LayoutCost::access(const Op &op, const RegLayout &l, DType t, bool store) const {
+Work LayoutCost::access(const Op &op, const RegLayout &l, DType t, bool store) const {
   const auto &drop = op.attrs.ints("drop");
   bool contiguous = !drop.empty() && !drop.back() && !op.attrs.ints("gather").back();
   int dim = contiguous ? int(l.shape.size()) - 1 : -1;
   int64_t vec = vector_elements(op, t), bytes = dtype_bytes(t);
   GlobalAccesses plan = plan_global(l, store, dim, bytes, vec, target_.has(ir::kWideGlobal) ? 32 : 16);
-  // One warp: 4 cycles to issue, then its sectors through the load/store unit that the four sub-cores share.
-  double sectors = double(plan.accesses.size()) * double(std::max<int64_t>(1, plan.sectors));
-  return double(plan.accesses.size()) * 4 * scale() + sectors * double(warps_) * 0.5;
+  auto count = double(plan.accesses.size());
+  // 4 slots an access with its address; two sectors a cycle between the SM and L2.
+  double sectors = count * double(std::max<int64_t>(1, plan.sectors));
+  return {.serial = count * 4, .issue = count * 4 * per_core(), .global = sectors * double(warps_) * 0.5};
 }
 
-double LayoutCost::reduce(const Op &op, const RegLayout &operand) const {
+Work LayoutCost::staged(const RegLayout &coalesced, const RegLayout &to, DType t) {
+  if (coalesced == to) return {};
+  const ConversionPlan &plan = planner_.plan(coalesced, to, dtype_bytes(t) * 8);
+  if (plan.kind != ConvertKind::Shared) return conversion(coalesced, to, t);
+  const SmemSide &load = plan.shared.load;
+  double slots = double(load.accesses.size()) + double(load.packs) * costs_.pack;
+  double wavefronts = double(load.wavefronts) * costs_.wavefront;
+  // The copy writes rows of 16 bytes a lane: its wavefronts are those of the bytes.
+  double written = double(coalesced.num_regs() * dtype_bytes(t)) * 32 / 128 * costs_.wavefront;
+  // Its address does not depend on the loop's values, so the read is issued early enough to hide its latency.
+  return {.serial = slots, .issue = slots * per_core(), .shared = double(warps_) * (wavefronts + written)};
+}
+
+bool LayoutCost::through_shared(const RegLayout &from, const RegLayout &to, DType t) {
+  return !(from == to) && planner_.plan(from, to, dtype_bytes(t) * 8).kind == ConvertKind::Shared;
+}
+
+Work LayoutCost::reduce(const Op &op, const RegLayout &operand) const {
   BitMasks m = operand.axis_bits(int(op.attrs.i("axis")));
-  double regs = double(operand.num_regs());
-  double results = double(operand.num_regs() >> __builtin_popcount(m.reg));
-  double cycles = regs * scale() + results * __builtin_popcount(m.lane) * (8 + 2 * scale()) + (m.lane ? 24 : 0);
-  if (m.warp) cycles += exchange(int64_t(results));
-  return cycles;
+  auto regs = double(operand.num_regs());
+  auto results = double(operand.num_regs() >> __builtin_popcount(m.reg));
+  double steps = __builtin_popcount(m.lane), shuffles = results * steps;
+  Work w{.serial = regs + steps * costs_.shuffle_latency + shuffles * 2,
+         .issue = (regs + shuffles * 2) * per_core(),
+         .shared = shuffles * costs_.shuffle * double(warps_)};
+  if (m.warp) w += exchange(int64_t(results), int64_t(1) << __builtin_popcount(m.warp));
+  return w;
 }
 
-double LayoutCost::exchange(int64_t registers) const { return double(registers) * 2.5 * double(warps_) / 2 + 75; }
+// Each warp writes its registers and reads those of the others. Measured on an H200, four warps of which two share a
+// sum: 121 cycles for 8 registers, 180 for 16; so the shared-memory pipe is the limit, after 60 cycles of latency.
+Work LayoutCost::exchange(int64_t registers, int64_t sharers) const {
+  auto n = double(registers), ways = double(sharers);
+  double pipe = n * double(warps_) * ways;
+  return {.serial = 60 + pipe, .issue = n * (ways + 0.25 * ways) * per_core(), .shared = pipe};
+}
 
-double LayoutCost::product(const Op &op, const MmaConfig &c, const RegLayout &a, const RegLayout &b,
-                           const RegLayout &acc) const {
+Work LayoutCost::product(const Op &op, const MmaConfig &c, const RegLayout &a, const RegLayout &b,
+                         const RegLayout &acc) const {
   int64_t m = op.operand(0)->type.shape[0], k = op.operand(0)->type.shape[1], n = op.operand(1)->type.shape[1];
   double registers =
       double(a.num_regs() + b.num_regs()) * double(dtype_bytes(op.operand(0)->type.dtype)) / 4 + double(acc.num_regs());
   double pressure = registers > 200 ? (registers - 200) * 40 : 0; // spills
-  if (!c.shape) return double(acc.num_regs()) * double(k) * scale() + pressure;
+  if (!c.shape) {
+    double slots = double(acc.num_regs()) * double(k);
+    return {.serial = slots + pressure, .issue = slots * per_core()};
+  }
   MmaSteps steps = mma_steps(*c.shape, m, n, k, c.tiling, c.transposed, a, b, acc);
   double work = double(c.shape->m * c.shape->n * c.shape->k * c.shape->elem_bits) / (16.0 * 8 * 16 * 16);
-  double cycles = double(steps.steps.size()) * part_.mma_cycles * work * scale();
-  // Dependent accumulation: with few accumulators the latency of each k-step shows (24.9 cycles on an H200).
+  auto count = double(steps.steps.size());
+  double tensor = count * part_.mma_cycles * work;
+  // Dependent accumulation: with few accumulators the latency of each k-step shows.
   double chains = std::max<double>(1, double(acc.num_regs()) / 4);
-  cycles = std::max(cycles, double(steps.steps.size()) / chains * 25);
-  if (steps.k_warp_mask) cycles += exchange(acc.num_regs());
-  return cycles + pressure;
+  Work w{.serial = std::max(tensor, count / chains * kMmaLatency) + pressure,
+         .issue = count * per_core(),
+         .tensor = tensor * per_core()};
+  if (steps.k_warp_mask) w += exchange(acc.num_regs(), int64_t(1) << __builtin_popcount(steps.k_warp_mask));
+  return w;
 }
 
-double LayoutCost::conversion(const RegLayout &from, const RegLayout &to, DType t) {
-  if (from == to) return 0;
-  return planner_.plan(from, to, dtype_bytes(t) * 8).cycles;
+Work LayoutCost::conversion(const RegLayout &from, const RegLayout &to, DType t) {
+  if (from == to) return {};
+  const ConversionPlan &plan = planner_.plan(from, to, dtype_bytes(t) * 8);
+  Work w{.serial = plan.cycles};
+  auto warps = double(warps_);
+  switch (plan.kind) {
+  case ConvertKind::Identity:
+  case ConvertKind::Registers: break;
+  case ConvertKind::MovMatrix: {
+    auto ops = double(plan.movmatrix.ops.size());
+    w.issue = (ops + double(plan.movmatrix.packs) * costs_.pack) * per_core();
+    w.shared = ops * costs_.movmatrix * warps;
+    break;
+  }
+  case ConvertKind::Shuffle:
+    w.issue = (double(plan.shuffle.shuffles) + double(plan.shuffle.selects) * costs_.select +
+               double(plan.shuffle.packs) * costs_.pack) *
+              per_core();
+    w.shared = double(plan.shuffle.shuffles) * costs_.shuffle * warps;
+    break;
+  case ConvertKind::Shared: {
+    const SharedPlan &s = plan.shared;
+    if (!s.warp_sync) w.serial += costs_.block_barrier; // the next writer of the scratch waits for the readers
+    w.issue = (double(s.store.accesses.size() + s.load.accesses.size()) +
+               double(s.store.packs + s.load.packs) * costs_.pack) *
+              per_core();
+    w.shared = double(s.store.wavefronts + s.load.wavefronts) * costs_.wavefront * warps;
+    break;
+  }
+  }
+  return w;
 }
 
 } // namespace tkc::passes

@@ -30,6 +30,9 @@ int64_t trip_estimate(const Op &loop) {
 
 namespace {
 
+// A load to registers inside a loop stalls the iteration; one to shared memory is issued iterations ahead.
+constexpr double kLoopLoadLatency = 300;
+
 bool is_tile(const Value *v) { return v->type.is_tile() && !v->type.is_scalar(); }
 
 class Propagation {
@@ -44,6 +47,10 @@ public:
     forward_block(f_.body, 1);
     for (Value *v : unassigned_) // made for nobody that cares
       if (!home(v)) demand(v, default_layout(v));
+    ir::walk(f_.body, [&](Op *op) {
+      if (op->kind == OpKind::For) work_of(op->regions[0]).work.recurrence = recurrence(op->regions[0]);
+    });
+    for (const BlockWork &w : work_) plan_.cycles += w.executions * w.work.cycles();
     return std::move(plan_);
   }
 
@@ -185,7 +192,7 @@ private:
     case LayoutKind::Free:
     case LayoutKind::Anchor: break;
     }
-    add(cost_.pointwise(*op, l), plan_.cycles);
+    add(op, cost_.pointwise(*op, l));
   }
 
   // Operand i of op must have layout l: a waiting value takes it, another is converted if it differs.
@@ -197,11 +204,16 @@ private:
       return;
     }
     if (*home(v) == l) return;
-    double c = cost_.conversion(*home(v), l, v->type.dtype);
-    if (std::isinf(c))
-      plan_.problem =
-          fmt::format("no conversion of {} from {} to {}", v->type.str(), home(v)->to_string(), l.to_string());
-    add(c, plan_.conversion_cycles);
+    for (const Conversion &c : plan_.conversions) // apply_layouts shares equal ones
+      if (c.op->operand(size_t(c.operand)) == v && c.to == l) {
+        conversion_latency_.push_back(conversion_latency_[size_t(&c - plan_.conversions.data())]);
+        plan_.conversions.push_back({op, int64_t(i), l});
+        return;
+      }
+    // It stands right after its value.
+    Work w = cost_.conversion(*home(v), l, v->type.dtype);
+    conversion_latency_.push_back(w.serial);
+    work_of(v->op ? v->op->block : v->block).work += w;
     plan_.conversions.push_back({op, int64_t(i), l});
   }
 
@@ -212,13 +224,58 @@ private:
     return *home(v);
   }
 
-  void add(double cycles, double &part) {
-    plan_.cycles += cycles * weight_;
-    if (&part != &plan_.cycles) part += cycles * weight_;
+  void add(const Op *op, const Work &w) {
+    work_of(op->block).work += w;
+    if (op->results.empty()) return;
+    auto id = size_t(op->result()->id);
+    if (latency_.size() <= id) latency_.resize(id + 64);
+    latency_[id] += w.serial;
+  }
+  struct BlockWork {
+    const Block *block;
+    double executions = 1;
+    Work work; // of one
+  };
+  BlockWork &work_of(const Block *block) {
+    for (BlockWork &w : work_)
+      if (w.block == block) return w;
+    return work_.emplace_back(BlockWork{block});
+  }
+  // The longest path of latencies from a carried tile of a loop to what becomes of it one iteration later.
+  double recurrence(const Block *body) {
+    std::map<const Op *, double> converted; // to the latency of the slowest conversion of an operand
+    for (size_t i = 0; i < plan_.conversions.size(); i++) {
+      double &slowest = converted[plan_.conversions[i].op];
+      slowest = std::max(slowest, conversion_latency_[i]);
+    }
+    double longest = 0;
+    std::vector<double> since; // by value id: since the carried tile was there; negative: does not depend on it
+    for (size_t i = 1; i < body->args.size(); i++) {
+      since.assign(latency_.size() + 64, -1);
+      auto at = [&](const Value *v) -> double & {
+        if (since.size() <= size_t(v->id)) since.resize(size_t(v->id) + 64, -1);
+        return since[size_t(v->id)];
+      };
+      at(body->args[i]) = 0;
+      for (const Op *op : body->ops) {
+        double start = -1;
+        for (const Value *v : op->operands) start = std::max(start, at(v));
+        if (start < 0) continue;
+        if (auto it = converted.find(op); it != converted.end()) start += it->second;
+        if (op->kind == OpKind::Yield) {
+          if (at(op->operand(i - 1)) >= 0) longest = std::max(longest, start);
+          break;
+        }
+        for (const Value *r : op->results)
+          at(r) = start + (size_t(r->id) < latency_.size() ? latency_[size_t(r->id)] : 0);
+      }
+    }
+    return longest;
   }
 
   // ---- forward
   void forward_block(Block *block, double weight) {
+    work_of(block).executions = weight;
     for (size_t i = 0; i < block->ops.size(); i++) {
       weight_ = weight;
       forward(block->ops[i]);
@@ -245,11 +302,11 @@ private:
     const RegLayout *best = candidates[0];
     double least = INFINITY;
     for (const RegLayout *l : candidates) {
-      double c = 0;
+      Work work = cost_.pointwise(*op, *l);
       for (Value *v : op->operands)
-        if (is_tile(v) && !waiting(v) && !(*home(v) == *l)) c += cost_.conversion(*home(v), *l, v->type.dtype);
-      c += cost_.pointwise(*op, *l);
-      if (wish(r) && !(*l == wish(r)->layout)) c += cost_.conversion(*l, wish(r)->layout, r->type.dtype);
+        if (is_tile(v) && !waiting(v) && !(*home(v) == *l)) work += cost_.conversion(*home(v), *l, v->type.dtype);
+      if (wish(r) && !(*l == wish(r)->layout)) work += cost_.conversion(*l, wish(r)->layout, r->type.dtype);
+      double c = work.cycles();
       if (c < least) {
         least = c;
         best = l;
@@ -257,7 +314,7 @@ private:
     }
     RegLayout chosen = *best;
     for (size_t i = 0; i < op->operands.size(); i++) require(op, i, chosen);
-    add(cost_.pointwise(*op, chosen), plan_.cycles);
+    add(op, cost_.pointwise(*op, chosen));
     set(r, chosen);
   }
 
@@ -282,18 +339,24 @@ private:
     Value *r = op->result();
     if (!is_tile(r)) return set(r, scalar_);
     RegLayout coalesced = access_layout(*op, r->type.dtype, cost_, vars_.warps), chosen = coalesced;
-    double c = cost_.access(*op, coalesced, r->type.dtype, false);
+    RegLayout accessed = coalesced; // of the registers that memory is read into
+    Work work = cost_.access(*op, coalesced, r->type.dtype, false);
     if (auto &w = wish(r)) {
-      double direct = cost_.access(*op, w->layout, r->type.dtype, false);
-      double staged = c + cost_.conversion(coalesced, w->layout, r->type.dtype);
-      if (direct <= staged) {
+      Work direct = cost_.access(*op, w->layout, r->type.dtype, false);
+      if (weight_ > 1) direct.serial += kLoopLoadLatency;
+      Work staged = work + cost_.staged(coalesced, w->layout, r->type.dtype);
+      if (direct.cycles() <= staged.cycles()) {
+        chosen = accessed = w->layout;
+        work = direct;
+      } else if (cost_.through_shared(coalesced, w->layout, r->type.dtype)) {
         chosen = w->layout;
-        c = direct;
+        work = staged;
+        plan_.staged.push_back({op, coalesced});
       }
     }
-    require_indices(op, chosen);
-    for (size_t i = first_value(op); i < op->operands.size(); i++) require(op, i, chosen);
-    add(c, plan_.memory_cycles);
+    require_indices(op, accessed);
+    for (size_t i = first_value(op); i < op->operands.size(); i++) require(op, i, accessed);
+    add(op, work);
     set(r, chosen);
   }
 
@@ -304,15 +367,15 @@ private:
     if (is_tile(v)) {
       RegLayout coalesced = access_layout(*op, v->type.dtype, cost_, vars_.warps);
       chosen = coalesced;
-      double c = cost_.access(*op, coalesced, v->type.dtype, true);
+      Work work = cost_.access(*op, coalesced, v->type.dtype, true);
       if (!waiting(v)) {
-        double direct = cost_.access(*op, *home(v), v->type.dtype, true);
-        if (direct <= c + cost_.conversion(*home(v), coalesced, v->type.dtype)) {
+        Work direct = cost_.access(*op, *home(v), v->type.dtype, true);
+        if (direct.cycles() <= (work + cost_.conversion(*home(v), coalesced, v->type.dtype)).cycles()) {
           chosen = *home(v);
-          c = direct;
+          work = direct;
         }
       }
-      add(c, plan_.memory_cycles);
+      add(op, work);
     }
     require_indices(op, chosen);
     for (size_t i = at; i < op->operands.size(); i++) require(op, i, chosen);
@@ -324,7 +387,7 @@ private:
     require(op, 0, a);
     require(op, 1, b);
     if (op->operands.size() > 2) require(op, 2, c);
-    add(cost_.product(*op, config(op), a, b, c), plan_.product_cycles);
+    add(op, cost_.product(*op, config(op), a, b, c));
     set(op->result(), c);
   }
 
@@ -481,7 +544,7 @@ private:
       l = default_layout(op->operand(0));
       require(op, 0, l);
     }
-    add(cost_.reduce(*op, l), plan_.cycles);
+    add(op, cost_.reduce(*op, l));
     set(op->result(), op->result()->type.is_scalar() ? scalar_ : l.slice(axis));
   }
 
@@ -519,7 +582,7 @@ private:
     case OpKind::CumMin: {
       RegLayout l = scan_layout(*op, vars_.warps);
       require(op, 0, l);
-      add(cost_.reduce(*op, l), plan_.cycles);
+      add(op, cost_.reduce(*op, l));
       return set(op->result(), l);
     }
     case OpKind::Yield:
@@ -569,7 +632,10 @@ private:
   RegLayout scalar_;
   std::vector<std::optional<Wish>> wishes_;
   std::vector<Value *> unassigned_;
-  double weight_ = 1;
+  double weight_ = 1;                      // executions of the block at hand
+  std::vector<BlockWork> work_;            // in order of the first op that costs anything
+  std::vector<double> latency_;            // by value id: serial work of the op that makes it
+  std::vector<double> conversion_latency_; // parallel to plan_.conversions
 };
 
 } // namespace
