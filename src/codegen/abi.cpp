@@ -7,7 +7,7 @@ KernelAbi kernel_abi(const ir::Function &f, std::string entry, bool aligned) {
   KernelAbi abi;
   abi.entry = std::move(entry);
   abi.aligned = aligned;
-  abi.threads = f.warps * 32;
+  abi.threads = ir::block_warps(f) * 32;
   abi.shared_bytes = f.shared_bytes;
   int64_t at = 0;
   auto add = [&](AbiParam p) {

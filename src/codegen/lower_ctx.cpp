@@ -1,4 +1,5 @@
 #include "codegen/lower_ctx.h"
+#include "codegen/nvvm.h"
 #include "support/check.h"
 
 namespace tkc::codegen {
@@ -110,6 +111,37 @@ Value *LowerCtx::linear(std::span<const uint32_t> lane_bases, std::span<const ui
     v = of_lane ? of_lane : of_warp;
   it->second = v;
   return v;
+}
+
+void LowerCtx::role_barrier() {
+  if (role_barrier_ == 0)
+    nvvm::bar_sync(b, 0);
+  else if (role_warps_ == 1)
+    nvvm::bar_warp_sync(b);
+  else
+    nvvm::bar_sync(b, role_barrier_, role_warps_ * 32);
+}
+
+LowerCtx::Role LowerCtx::enter_role(int64_t first, int64_t warps, int64_t barrier) {
+  Role outer{role_warps_, role_barrier_, warp_, thread_, std::move(linear_)};
+  role_warps_ = warps;
+  role_barrier_ = barrier;
+  linear_.clear();
+  if (first) { // once for the role, before the kernel's body
+    llvm::IRBuilderBase::InsertPointGuard guard(b);
+    b.SetInsertPoint(entry_end_);
+    warp_ = warps == 1 ? i32(0) : b.CreateSub(warp_, i32(first));
+    thread_ = b.CreateSub(thread_, i32(first * 32));
+  }
+  return outer;
+}
+
+void LowerCtx::leave_role(Role outer) {
+  role_warps_ = outer.warps;
+  role_barrier_ = outer.barrier;
+  warp_ = outer.warp;
+  thread_ = outer.thread;
+  linear_ = std::move(outer.linear);
 }
 
 Value *LowerCtx::coordinate(const RegLayout &l, int64_t reg, int64_t dim) {

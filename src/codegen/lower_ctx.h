@@ -11,6 +11,7 @@
 #include "llvm/IR/Module.h"
 #include <map>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace tkc::codegen {
 
@@ -69,6 +70,22 @@ public:
   llvm::Value *coordinate(const RegLayout &l, int64_t reg, int64_t dim);
   llvm::Value *shared_base() const { return shared_base_; } // ptr addrspace(3)
 
+  // ---- roles
+  // The warps that execute what is lowered now: the whole block, or those of a role (ir.h). lane(), warp() and thread()
+  // count within it.
+  int64_t role_warps() const { return role_warps_; }
+  // Every thread of the role has come this far, and what each wrote to shared memory is visible to all.
+  void role_barrier();
+  // Lowers `body` for the warps [first, first + warps) of the block, with a named barrier of their own (0: the
+  // block's). The caller has made the branch that only these warps take.
+  template <typename F> void in_role(int64_t first, int64_t warps, int64_t barrier, F &&body) {
+    Role outer = enter_role(first, warps, barrier);
+    body();
+    leave_role(std::move(outer));
+  }
+  std::unordered_set<const ir::Op *> plain_fills; // rings that this entry fills by plain stores too
+  bool aligned = false;                           // the entry may assume what KernelAbi::aligned states
+
   // Lowers the ops of a region in place; the operands of its yield stay in the caller's hands.
   void lower_block(const ir::Block *block);
   // The source line of an op, for the instructions made from now on; lower_block calls it for every op.
@@ -77,6 +94,13 @@ public:
 
 private:
   friend class FunctionLowering;
+  struct Role {
+    int64_t warps, barrier;
+    llvm::Value *warp, *thread;
+    std::map<std::vector<uint32_t>, llvm::Value *> linear;
+  };
+  Role enter_role(int64_t first, int64_t warps, int64_t barrier);
+  void leave_role(Role outer);
   llvm::Value *bits_part(llvm::Value *index, std::span<const uint32_t> bases);
   std::vector<Regs> regs_; // by ir::Value::id
   mutable std::unordered_map<RegLayout, std::vector<int>> live_;
@@ -87,6 +111,7 @@ private:
   std::map<std::vector<uint32_t>, llvm::Value *> linear_;
   llvm::Value *lane_ = nullptr, *warp_ = nullptr, *thread_ = nullptr, *shared_base_ = nullptr;
   std::vector<llvm::Value *> program_id_, num_programs_;
+  int64_t role_warps_ = 0, role_barrier_ = 0;
 };
 
 } // namespace tkc::codegen

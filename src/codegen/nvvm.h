@@ -147,6 +147,25 @@ V atom_cas(Builder &b, unsigned space, std::string_view type, V address, V compa
 void red(Builder &b, unsigned space, AtomOp op, std::string_view type, V address, std::span<llvm::Value *const> values,
          V predicate = nullptr);
 
+// ---- asynchronous copies
+// cp.async.ca (4, 8 bytes) or .cg (16 bytes).shared.global: both addresses are multiples of `bytes`. Where `valid` is
+// false nothing is read and zeros are written; where `issue` is false there is no copy.
+void cp_async(Builder &b, V to, V from, int64_t bytes, V valid = nullptr, V issue = nullptr);
+void cp_async_commit_group(Builder &b);
+void cp_async_wait_group(Builder &b, int64_t pending); // all groups of this thread but the last `pending` are complete
+void cp_async_wait_all(Builder &b);
+
+// ---- mbarriers: 8 bytes of shared memory each
+void mbarrier_init(Builder &b, V barrier, int64_t count);
+// One arrival (release, cta scope).
+void mbarrier_arrive(Builder &b, V barrier);
+void mbarrier_arrive_expect_tx(Builder &b, V barrier, int64_t bytes); // kHopper
+// The arrival of this thread comes when its cp.async up to here are complete; it is one of the expected count.
+void cp_async_mbarrier_arrive_noinc(Builder &b, V barrier);
+// Waits until the phase with this parity (i32, 0 or 1) is over: mbarrier.try_wait where there is one, else test_wait,
+// in a loop.
+void mbarrier_wait_parity(Builder &b, V barrier, V parity, const ir::Target &target);
+
 // ---- calls and traps
 // vprintf(format, packed arguments): int arguments of at most 32 bits as i32, wider as i64, floats as double.
 void vprintf(Builder &b, llvm::StringRef format, std::span<llvm::Value *const> args);

@@ -56,14 +56,16 @@ public:
   // Are the accesses of a component up to the stamp ordered before what the lane does now?
   bool ordered(int32_t warp, int lane, uint32_t component, uint32_t stamp) const {
     Kind kind;
-    if (is_own(warp, lane, component, kind))
-      return kind == kGeneric || warps_[size_t(warp)].own[kind][size_t(lane)] >= stamp;
+    // Of its own copies a thread learns by waiting for them, or from another thread that did.
+    if (is_own(warp, lane, component, kind) &&
+        (kind == kGeneric || warps_[size_t(warp)].own[kind][size_t(lane)] >= stamp))
+      return true;
     const std::vector<uint32_t> &known = view(warp, lane).known;
     return component < known.size() && known[component] >= stamp;
   }
   bool ordered_before_async(int32_t warp, int lane, uint32_t component, uint32_t stamp) const {
     Kind kind;
-    if (is_own(warp, lane, component, kind)) return warps_[size_t(warp)].own_fenced[kind][size_t(lane)] >= stamp;
+    if (is_own(warp, lane, component, kind) && warps_[size_t(warp)].own_fenced[kind][size_t(lane)] >= stamp) return true;
     const std::vector<uint32_t> &fenced = view(warp, lane).fenced;
     return component < fenced.size() && fenced[component] >= stamp;
   }

@@ -41,6 +41,12 @@ Value *Function::size_value(const std::string &name) const {
   return nullptr;
 }
 
+int64_t block_warps(const Function &f) {
+  for (const Op *op : f.body->ops)
+    if (op->kind == OpKind::Roles) return f.warps + op->attrs.i("producer_warps");
+  return f.warps;
+}
+
 int64_t position(const Op *op) {
   const std::vector<Op *> &ops = op->block->ops;
   auto it = std::find(ops.begin(), ops.end(), op);

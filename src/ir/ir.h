@@ -5,6 +5,8 @@
 //   while operands inits...   region 0: args carried..., ends with yield cond; region 1: args carried..., yield
 //   carried... if    operand cond (scalar bool)   two regions without args, each ends with yield results... return ends
 //   a function: no operands in a kernel, the results in a reference.
+//   roles  no operands   regions without args, each ends with an empty yield: region 0 is executed by the producer
+//   warps, region 1 by the compute warps, at the same time; at most one, directly in the function's body
 // Conditions, bounds and scalars are block-uniform (rank 0).
 #pragma once
 #include "ir/attr.h"
@@ -121,6 +123,8 @@ template <typename F> void walk(Block *block, F &&f) {
     for (Block *region : op->regions) walk(region, f);
   }
 }
+// Warps of a block: the compute warps and those of producer roles.
+int64_t block_warps(const Function &f);
 int64_t position(const Op *op);         // index in its block
 void insert_before(Op *anchor, Op *op); // links op into anchor's block
 void insert_after(Op *anchor, Op *op);

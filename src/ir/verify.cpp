@@ -189,6 +189,12 @@ private:
         expect(op, "yielded values", yielded(r), op.results);
       }
       return true;
+    case OpKind::Roles:
+      if (!expect_regions(op, 2)) return false;
+      if (op.block != f_.body) faults_.add(op, "stands inside another op");
+      for (const Block *r : op.regions)
+        if (!r->args.empty() || !yielded(r).empty()) faults_.add(op, "its regions take and yield nothing");
+      return true;
     case OpKind::InlinePtx: { // the region is the meaning of one element
       if (op.regions.empty()) return true;
       if (!expect_regions(op, 1)) return false;

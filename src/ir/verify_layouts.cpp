@@ -9,7 +9,7 @@ namespace {
 
 bool made_by_passes(OpKind kind) {
   return kind == OpKind::ConvertLayout || kind == OpKind::ScratchStore || kind == OpKind::ScratchLoad ||
-         kind == OpKind::BlockBarrier;
+         kind == OpKind::BlockBarrier || (kind >= OpKind::Roles && kind <= OpKind::RingLoad);
 }
 
 class Layouts {

@@ -55,6 +55,15 @@ public:
 private:
   void collect(const Op &op) {
     bool store = op.kind == OpKind::ScratchStore;
+    if (op.kind == OpKind::RingAlloc) {
+      if (!op.attrs.has("offset")) return faults_.add(op, "attribute `offset` is missing: the ring has no place");
+      int64_t at = op.attrs.i("offset"), end = at + op.attrs.i("bytes");
+      if (at < 0 || at % 128) faults_.add(op, "offset {} is not a multiple of 128", at);
+      if (end > f_.shared_bytes)
+        faults_.add(op, "[{}, {}) passes the end of shared memory at {}", at, end, f_.shared_bytes);
+      buffers_[&op] = {&op, at, end};
+      return;
+    }
     ScratchFn *scratch = def(op).scratch;
     int64_t bytes = store ? op.attrs.get<SmemLayout>("smem").bytes : scratch ? scratch(op) : 0;
     if (!store && bytes == 0) return;
@@ -107,6 +116,25 @@ private:
     state.pending[{store, &op, false}] = false;
   }
 
+  // A ring's protocol is the business of the proof pass; here a fill must not meet reads of its slots from before the
+  // ring's last wait, and neither must meet other buffers.
+  void ring_access(const Op &op, const Op &ring, bool fills, State &state) {
+    const Buffer &b = buffers_.at(&ring);
+    for (const auto &[access, synced] : state.pending) {
+      auto [buffer, at, writes] = access;
+      if (!b.overlaps(buffers_.at(buffer)) || (!fills && !writes)) continue;
+      if (buffer != &ring)
+        fault(op, *at,
+              fills ? "overwrites shared memory without a block barrier after" : "reads what was overwritten by");
+      else if (fills && !writes && ring.attrs.s("transport") == "cp_async")
+        fault(op, *at, "overwrites its ring without a barrier after the last read by");
+    }
+    if (fills)
+      for (const auto &[other, range] : buffers_)
+        if (other != &ring && b.overlaps(range)) state.clobbered.insert(other);
+    state.pending[{&ring, &op, fills}] = false;
+  }
+
   void block(const Block &b, State &state) {
     for (const Op *op : b.ops) {
       switch (op->kind) {
@@ -130,6 +158,22 @@ private:
         state.pending[{op, op, true}] = false;
         break;
       case OpKind::ScratchLoad: read(*op, state); break;
+      case OpKind::Roles: {
+        State other = state;
+        block(*op->regions[0], other);
+        block(*op->regions[1], state);
+        state.merge(other);
+        break;
+      }
+      case OpKind::RingAlloc:
+      case OpKind::RingAcquire:
+      case OpKind::RingPublish:
+      case OpKind::RingRelease: break;
+      case OpKind::RingWait: // a block barrier where all threads copy
+        if (op->operand(0)->op->attrs.s("transport") == "cp_async") state.pending.clear();
+        break;
+      case OpKind::RingFill: ring_access(*op, *op->operand(op->attrs.ints("sizes").size() + 1)->op, true, state); break;
+      case OpKind::RingLoad: ring_access(*op, *op->operand(0)->op, false, state); break;
       default:
         if (!buffers_.count(op)) break;
         write(*op, state);

@@ -103,6 +103,7 @@ public:
     case OpKind::For:
     case OpKind::While:
     case OpKind::If:
+    case OpKind::Roles:
     case OpKind::Yield:
     case OpKind::Return: return; // verify_structure
     case OpKind::ConvertLayout: return convert(op);

@@ -232,23 +232,20 @@ SmemSide expand_side(const SideQuery &q, const SideShape &shape, std::span<const
   // Rest bits in the order in which accesses use them. Matrices are joined only where live ones stay among themselves.
   std::vector<uint32_t> rest(shape.rest.begin(), shape.rest.begin() + shape.rest_bits);
   std::vector<uint32_t> offset(shape.rest_offset.begin(), shape.rest_offset.begin() + shape.rest_bits);
-  // Those whose offset overlaps with what lanes move come first: lanes then absorb their XOR, which saves classes.
-  uint32_t moved = 0;
-  for (uint32_t v : shape.row) moved |= v;
-  for (size_t i = 0; i < q.regs.warp.size(); i++) moved |= shape.warp[i];
+  // The lowest register bits first: the words of one instruction are then neighbours in the fragment of an mma operand,
+  // which wants them in consecutive registers. Any other choice costs a mov for each word.
   int joined = 0;
-  for (bool overlapping : {true, false})
-    for (size_t i = size_t(joined); i < rest.size() && joined < shape.matrix_bits; i++) {
-      bool uniform = ((offset[i] & moved) != 0) == overlapping && offset[i] < piece_bytes;
-      for (uint64_t c = 0; c < uint64_t(1) << rest.size() && uniform; c++) {
-        uint32_t base = f2_apply(rest, c);
-        uniform = unit_live(base) == unit_live(base ^ rest[i]);
-      }
-      if (!uniform) continue;
-      std::rotate(rest.begin() + joined, rest.begin() + int64_t(i), rest.begin() + int64_t(i) + 1);
-      std::rotate(offset.begin() + joined, offset.begin() + int64_t(i), offset.begin() + int64_t(i) + 1);
-      joined++;
+  for (size_t i = 0; i < rest.size() && joined < shape.matrix_bits; i++) {
+    bool uniform = offset[i] < piece_bytes;
+    for (uint64_t c = 0; c < uint64_t(1) << rest.size() && uniform; c++) {
+      uint32_t base = f2_apply(rest, c);
+      uniform = unit_live(base) == unit_live(base ^ rest[i]);
     }
+    if (!uniform) continue;
+    std::rotate(rest.begin() + joined, rest.begin() + int64_t(i), rest.begin() + int64_t(i) + 1);
+    std::rotate(offset.begin() + joined, offset.begin() + int64_t(i), offset.begin() + int64_t(i) + 1);
+    joined++;
+  }
   bool matrix = shape.inst != SmemInst::Vector;
   out.matrices = matrix ? 1 << joined : 0;
   out.width = matrix ? 4 << joined : 1 << (q.elem_log2 + shape.group_bits);

@@ -218,7 +218,7 @@ private:
       auto address = [&] { return shared_address(c_, at + i++ * t.count * slot, mine, slot); };
       for (int64_t r = 0; r < layout_.num_regs(); r++)
         if (owned(r)) store_slot(c_, address(), old[size_t(r)], owner);
-      nvvm::bar_sync(c_.b, 0);
+      c_.role_barrier();
       i = 0;
       for (int64_t r = 0; r < layout_.num_regs(); r++)
         if (owned(r)) old[size_t(r)] = load_slot(c_, address(), c_.type(t_));

@@ -3,6 +3,7 @@
 #include "codegen/access.h"
 #include "layout/convert.h"
 #include "ops/lowering.h"
+#include "ops/shared_side.h"
 #include "support/check.h"
 #include <map>
 
@@ -150,79 +151,6 @@ Sides scratch_sides(LowerCtx &c, const Op &store, const RegLayout *load) {
   return out;
 }
 
-// Addresses of a side's accesses: one register per class, the rest an immediate.
-class Addresses {
-public:
-  Addresses(LowerCtx &c, const SmemSide &side, int64_t offset)
-      : c_(c), side_(side), offset_(offset), thread_(c.linear(side.lane, side.warp)) {}
-  Value *operator()(const SmemAccess &a) {
-    auto [it, fresh] = classes_.try_emplace(a.cls, nullptr);
-    if (fresh) {
-      uint32_t x = side_.classes.empty() ? 0 : side_.classes[size_t(a.cls)];
-      it->second = shared_address(c_, 0, x ? c_.b.CreateXor(thread_, c_.i32(x)) : thread_);
-    }
-    int64_t constant = offset_ + int64_t(a.imm);
-    return constant ? c_.b.CreateGEP(c_.b.getInt8Ty(), it->second, c_.i32(constant)) : it->second;
-  }
-
-private:
-  LowerCtx &c_;
-  const SmemSide &side_;
-  int64_t offset_;
-  Value *thread_;
-  std::map<int, Value *> classes_;
-};
-
-void store_piece(LowerCtx &c, const SmemSide &side, int64_t offset, int piece, const ir::Value *x) {
-  DType t = x->type.dtype;
-  bool matrix = side.inst != SmemInst::Vector;
-  Value *storing = bits_clear(c, side.lane_mask, side.warp_mask);
-  llvm::BasicBlock *after = nullptr;
-  if (matrix && storing) { // stmatrix has no predicate, and whole warps agree
-    TKC_CHECK(side.lane_mask == 0, "stmatrix by some lanes");
-    llvm::Function *f = c.b.GetInsertBlock()->getParent();
-    auto *then = llvm::BasicBlock::Create(c.b.getContext(), "stmatrix", f);
-    after = llvm::BasicBlock::Create(c.b.getContext(), "stmatrix.end", f);
-    c.b.CreateCondBr(storing, then, after);
-    c.b.SetInsertPoint(then);
-  }
-  Addresses address(c, side, offset);
-  const Regs &regs = c.regs(x);
-  for (const SmemAccess &a : side.accesses) {
-    if (a.piece != piece) continue;
-    std::vector<Value *> elements;
-    for (int r : a.regs) elements.push_back(r < 0 ? nullptr : regs[size_t(r)]);
-    std::vector<Value *> words = pack_words(c, t, elements);
-    if (matrix)
-      nvvm::stmatrix(c.b, address(a), words, side.inst == SmemInst::MatrixTrans);
-    else
-      nvvm::st(c.b, {nvvm::kShared, side.width}, address(a), words, storing);
-  }
-  if (after) {
-    c.b.CreateBr(after);
-    c.b.SetInsertPoint(after);
-  }
-}
-
-void load_piece(LowerCtx &c, const SmemSide &side, int64_t offset, int piece, DType t, Regs &regs) {
-  Addresses address(c, side, offset);
-  for (const SmemAccess &a : side.accesses) {
-    if (a.piece != piece) continue;
-    auto n = int64_t(a.regs.size());
-    std::vector<Value *> words;
-    if (side.inst == SmemInst::Vector) {
-      llvm::Type *word = word_type(c, t, n);
-      int64_t count = n * dtype_bytes(t) * 8 / int64_t(word->getIntegerBitWidth());
-      words = nvvm::ld(c.b, {nvvm::kShared, side.width}, address(a), word, count);
-    } else {
-      words = nvvm::ldmatrix(c.b, address(a), side.matrices, side.inst == SmemInst::MatrixTrans);
-    }
-    std::vector<Value *> elements = unpack_words(c, t, words, n);
-    for (size_t i = 0; i < a.regs.size(); i++)
-      if (a.regs[i] >= 0) regs[size_t(a.regs[i])] = elements[i];
-  }
-}
-
 } // namespace
 
 void lower_ConvertLayout(LowerCtx &c, const Op &op) {
@@ -249,7 +177,7 @@ void lower_ConvertLayout(LowerCtx &c, const Op &op) {
 }
 
 void lower_ScratchStore(LowerCtx &c, const Op &op) {
-  store_piece(c, scratch_sides(c, op, nullptr).store, op.attrs.i("offset"), 0, op.operand(0));
+  store_side(c, scratch_sides(c, op, nullptr).store, {op.attrs.i("offset")}, 0, op.operand(0));
 }
 
 // A tile that is larger than its scratch goes through it in pieces. The first is stored by scratch_store, the others
@@ -260,16 +188,16 @@ void lower_ScratchLoad(LowerCtx &c, const Op &op) {
   const ir::Value *result = op.result();
   const RegLayout &l = c.layout(result);
   Sides sides = scratch_sides(c, *store, &l);
-  int64_t offset = store->attrs.i("offset");
-  auto barrier = [&] { sides.warp_sync ? nvvm::bar_warp_sync(c.b) : nvvm::bar_sync(c.b, 0); };
+  SharedPlace at{store->attrs.i("offset")};
+  auto barrier = [&] { sides.warp_sync ? nvvm::bar_warp_sync(c.b) : c.role_barrier(); };
   Regs regs(size_t(l.num_regs()), nullptr);
   for (int piece = 0; piece < sides.pieces; piece++) {
     if (piece > 0) {
       barrier();
-      store_piece(c, sides.store, offset, piece, store->operand(0));
+      store_side(c, sides.store, at, piece, store->operand(0));
       barrier();
     }
-    load_piece(c, sides.load, offset, piece, result->type.dtype, regs);
+    load_side(c, sides.load, at, piece, result->type.dtype, regs);
   }
   for (auto [to, from] : sides.load.copies) regs[size_t(to)] = regs[size_t(from)];
   c.set(result, std::move(regs));
@@ -279,7 +207,7 @@ void lower_BlockBarrier(LowerCtx &c, const Op &op) {
   if (op.attrs.s("scope") == "warp")
     nvvm::bar_warp_sync(c.b);
   else
-    nvvm::bar_sync(c.b, 0);
+    c.role_barrier();
 }
 
 } // namespace tkc::ops

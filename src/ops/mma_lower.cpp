@@ -111,7 +111,7 @@ void exchange(LowerCtx &c, const Op &op, const MmaPlan &plan, Regs &acc) {
     }
     nvvm::st(b, how, address(c.warp(), i, 0), words);
   }
-  nvvm::bar_sync(b, 0);
+  c.role_barrier();
   // A tree over the warp bits that split K, each warp with its own sum as the first leaf: addition is commutative, so
   // the node that two warps reach from its two sides has the same bits in both.
   std::vector<uint32_t> bits;

@@ -169,7 +169,7 @@ private:
       store_slot(c_, shared_address(c_, at + i * t.count * slot, mine, slot), p.value, store);
       if (with_index_) store_slot(c_, shared_address(c_, indices + i * t.count * 4, mine, 4), p.index, store);
     }
-    nvvm::bar_sync(c_.b, 0);
+    c_.role_barrier();
     uint32_t axis_warps = exchange_.axis.warp;
     std::vector<uint32_t> own = t.warp;
     for (size_t i = 0; i < own.size(); i++)

@@ -113,7 +113,7 @@ private:
     for (size_t i = 0; i < e.registers.size(); i++)
       store_slot(c_, shared_address(c_, at + int64_t(i) * t.count * slot, mine, slot), total_.at(e.registers[i]),
                  store);
-    nvvm::bar_sync(c_.b, 0);
+    c_.role_barrier();
     // The warp's position in its group, and where the group's slots lie.
     std::vector<uint32_t> own = t.warp, position(t.warp.size(), 0);
     for (size_t k = 0; k < e.count; k++) {

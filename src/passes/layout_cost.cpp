@@ -86,6 +86,35 @@ RegLayout access_layout(const Op &op, DType t, const LayoutCost &cost, int64_t w
   return blocked(shape, order, vec, warps);
 }
 
+RegLayout within_warps(const RegLayout &like, const RegLayout &from) {
+  RegLayout out;
+  out.shape = from.shape;
+  out.warp = from.warp;
+  uint32_t taken = 0;
+  for (uint32_t v : from.warp) {
+    if (v & (v - 1)) return from; // a warp bit that moves several coordinates: leave it
+    taken |= v;
+  }
+  std::vector<uint32_t> rest; // coordinate bits left, in the order in which `like` deals them out
+  for (const auto *part : {&like.reg, &like.lane, &like.warp})
+    for (uint32_t v : *part)
+      if (v && !(v & taken)) rest.push_back(v), taken |= v;
+  TileSpace space = from.space();
+  for (int b = 0; b < space.bits; b++)
+    if (!(taken >> b & 1)) rest.push_back(1u << b), taken |= 1u << b;
+  // As many registers first as `like` has in its vector, then the lanes, then what is left in registers.
+  size_t vector = 0;
+  while (vector < like.reg.size() && vector < rest.size() && like.reg[vector] == rest[vector] && vector < 4 &&
+         like.reg[vector] == like.reg[0] << vector)
+    vector++;
+  while (vector > 0 && rest.size() < vector + size_t(lane_bits)) vector--;
+  size_t i = 0;
+  for (; i < vector; i++) out.reg.push_back(rest[i]);
+  for (int l = 0; l < lane_bits; l++) out.lane.push_back(i < rest.size() ? rest[i++] : 0);
+  for (; i < rest.size(); i++) out.reg.push_back(rest[i]);
+  return out;
+}
+
 RegLayout scan_layout(const Op &op, int64_t warps) {
   const ir::Type &t = op.operand(0)->type;
   int axis = int(op.attrs.i("axis"));

@@ -3,6 +3,7 @@
 #include "passes/cleanup.h"
 #include "passes/layout_choice.h"
 #include "passes/passes.h"
+#include "passes/schedule_loops.h"
 
 namespace tkc::passes {
 
@@ -16,6 +17,12 @@ bool infer_layouts(ir::Function &f, PassContext &context) {
   // One pass with the search: there is no stage between "no layouts" and "conversions through memory are explicit".
   lower_conversions(f, context);
   return true;
+}
+
+bool pipeline_loops(ir::Function &f, PassContext &context) {
+  FunctionSchedule s = schedule_loops(f, context.target);
+  rewrite_loops(f, s, context.diags);
+  return !s.loops.empty();
 }
 
 std::vector<Pass> pipeline() {
@@ -33,6 +40,8 @@ std::vector<Pass> pipeline() {
       // layout, and only conversions inside a warp are left as convert_layout.
       {"infer_layouts", "layouts by cost: products, loads, loop-carried tiles", infer_layouts, ir::Stage::laid_out,
        false},
+      // Loads of loops run ahead of their iteration through rings in shared memory.
+      {"pipeline_loops", "loads of a loop go through a ring", pipeline_loops},
       // Shared memory by live range; needs all scratch to be explicit.
       {"allocate_shared", "offsets in shared memory", allocate_shared, std::nullopt, false},
       // Needs the offsets: two buffers conflict where their bytes do.

@@ -5,7 +5,8 @@
 // bodies are walked until the set at their end is known, so that an iteration's store meets the loads of the one
 // before. Ops with scratch of their own write, wait and read inside: they leave a pending read. A conversion whose data
 // stays in its warp needs only a warp barrier between its store and its load, which is put in as such; between
-// different buffers the block barrier is always used.
+// different buffers the block barrier is always used. A ring's wait is a barrier too (ops/ring.cpp); a fill that may
+// meet reads of the ring's last use gets one before it.
 #include "ir/op_def.h"
 #include "layout/convert.h"
 #include "passes/passes.h"
@@ -30,6 +31,9 @@ class Barriers {
 public:
   explicit Barriers(ir::Function &f) : f_(f) {}
   bool run() {
+    ir::walk(f_.body, [&](const Op *op) {
+      if (op->kind == OpKind::ScratchLoad && !warp_private(op)) crossing_.insert(op->operand(0)->op);
+    });
     Pending p;
     block(f_.body, p);
     return changed_;
@@ -41,6 +45,11 @@ private:
       const Op *store = op->kind == OpKind::ScratchStore ? op : op->operand(0)->op;
       int64_t at = store->attrs.i("offset");
       return {at, at + store->attrs.get<SmemLayout>("smem").bytes, op->kind == OpKind::ScratchStore, store};
+    }
+    if (op->kind == OpKind::RingFill || op->kind == OpKind::RingLoad) {
+      const Op *ring = op->operand(op->kind == OpKind::RingLoad ? 0 : op->attrs.ints("sizes").size() + 1)->op;
+      int64_t at = ring->attrs.i("offset");
+      return {at, at + ring->attrs.i("bytes"), op->kind == OpKind::RingFill, ring};
     }
     int64_t at = op->attrs.i("scratch_offset");
     return {at, at + ir::def(*op).scratch(*op), true, op};
@@ -69,14 +78,25 @@ private:
         if (op->attrs.s("scope") == "block") pending.clear();
         continue;
       }
-      bool store = op->kind == OpKind::ScratchStore, load = op->kind == OpKind::ScratchLoad;
+      if (op->kind == OpKind::RingWait) { // where all threads copy, it is a block barrier
+        if (op->operand(0)->op->attrs.s("transport") == "cp_async") pending.clear();
+        continue;
+      }
+      bool fill = op->kind == OpKind::RingFill, item = op->kind == OpKind::RingLoad;
+      bool store = op->kind == OpKind::ScratchStore || fill, load = op->kind == OpKind::ScratchLoad || item;
       bool own = op->attrs.has("scratch_offset");
       if (!store && !load && !own) continue;
       Access a = access(op);
       bool conflict = false, within_warp = false;
       for (const Access &p : pending) {
         if (p.end <= a.begin || a.end <= p.begin || (load && !p.write)) continue;
-        if (load && p.buffer == a.buffer && warp_private(op))
+        // Copies of one ring go to different slots, and its waits order them before the reads.
+        if (p.write && p.buffer == a.buffer && (fill || item)) continue;
+        // A thread writes the same bytes of a scratch buffer in every iteration.
+        if (store && p.write && p.buffer == a.buffer) continue;
+        if (store && !fill && !p.write && p.buffer == a.buffer && !crossing_.count(op))
+          within_warp = true; // the next iteration's store: each warp has read what it overwrites
+        else if (load && !item && p.buffer == a.buffer && warp_private(op))
           within_warp = true;
         else
           conflict = true;
@@ -104,7 +124,7 @@ private:
   }
 
   void regions(Op *op, Pending &pending) {
-    if (op->kind == OpKind::If) {
+    if (op->kind == OpKind::If || op->kind == OpKind::Roles) {
       Pending after;
       for (ir::Block *r : op->regions) {
         Pending p = pending;
@@ -126,6 +146,7 @@ private:
   }
 
   ir::Function &f_;
+  std::set<const Op *> crossing_; // scratch stores of which a warp reads what another one wrote
   bool changed_ = false;
 };
 

@@ -369,10 +369,18 @@ private:
       chosen = coalesced;
       Work work = cost_.access(*op, coalesced, v->type.dtype, true);
       if (!waiting(v)) {
-        Work direct = cost_.access(*op, *home(v), v->type.dtype, true);
-        if (direct.cycles() <= (work + cost_.conversion(*home(v), coalesced, v->type.dtype)).cycles()) {
-          chosen = *home(v);
-          work = direct;
+        // As it is; coalesced; or as coalesced as it gets without an exchange between warps.
+        const RegLayout &here = *home(v);
+        work = cost_.access(*op, here, v->type.dtype, true);
+        chosen = here;
+        double least = work.cycles();
+        for (const RegLayout &l : {coalesced, within_warps(coalesced, here)}) {
+          Work w = cost_.access(*op, l, v->type.dtype, true);
+          if (double c = (w + cost_.conversion(here, l, v->type.dtype)).cycles(); c < least) {
+            least = c;
+            work = w;
+            chosen = l;
+          }
         }
       }
       add(op, work);

@@ -1,0 +1,81 @@
+// Asynchronous copies and what waits for them.
+#include "codegen/nvvm.h"
+#include "support/check.h"
+#include "llvm/IR/IntrinsicsNVPTX.h"
+
+namespace tkc::codegen::nvvm {
+
+using namespace llvm;
+
+namespace {
+V call(Builder &b, Intrinsic::ID id, ArrayRef<V> args) { return b.CreateIntrinsic(id, {}, args); }
+} // namespace
+
+void cp_async(Builder &b, V to, V from, int64_t bytes, V valid, V issue) {
+  Intrinsic::ID whole = 0, sized = 0;
+  switch (bytes) {
+  case 4:
+    whole = Intrinsic::nvvm_cp_async_ca_shared_global_4;
+    sized = Intrinsic::nvvm_cp_async_ca_shared_global_4_s;
+    break;
+  case 8:
+    whole = Intrinsic::nvvm_cp_async_ca_shared_global_8;
+    sized = Intrinsic::nvvm_cp_async_ca_shared_global_8_s;
+    break;
+  case 16:
+    whole = Intrinsic::nvvm_cp_async_cg_shared_global_16;
+    sized = Intrinsic::nvvm_cp_async_cg_shared_global_16_s;
+    break;
+  default: TKC_UNREACHABLE("cp.async of {} bytes", bytes);
+  }
+  V size = valid ? b.CreateSelect(valid, b.getInt32(unsigned(bytes)), b.getInt32(0)) : nullptr;
+  if (!issue) {
+    if (size)
+      call(b, sized, {to, from, size});
+    else
+      call(b, whole, {to, from});
+    return;
+  }
+  // Under a predicate instead of a branch: the loop around it stays one basic block.
+  std::string text = fmt::format("@${} cp.async.{}.shared.global [$0], [$1], {}{};", size ? 3 : 2,
+                                 bytes == 16 ? "cg" : "ca", bytes, size ? ", $2" : "");
+  SmallVector<V, 4> args = {b.CreatePtrToInt(to, b.getInt32Ty()), b.CreatePtrToInt(from, b.getInt64Ty())};
+  if (size) args.push_back(size);
+  args.push_back(issue);
+  inline_asm(b, {text, size ? "r,l,r,b,~{memory}" : "r,l,b,~{memory}", nullptr, true}, args);
+}
+
+void cp_async_commit_group(Builder &b) { call(b, Intrinsic::nvvm_cp_async_commit_group, {}); }
+
+void cp_async_wait_group(Builder &b, int64_t pending) {
+  call(b, Intrinsic::nvvm_cp_async_wait_group, {b.getInt32(unsigned(pending))});
+}
+
+void cp_async_wait_all(Builder &b) { call(b, Intrinsic::nvvm_cp_async_wait_all, {}); }
+
+void mbarrier_init(Builder &b, V barrier, int64_t count) {
+  call(b, Intrinsic::nvvm_mbarrier_init_shared, {barrier, b.getInt32(unsigned(count))});
+}
+
+void mbarrier_arrive(Builder &b, V barrier) { call(b, Intrinsic::nvvm_mbarrier_arrive_shared, {barrier}); }
+
+void mbarrier_arrive_expect_tx(Builder &b, V barrier, int64_t bytes) {
+  call(b, Intrinsic::nvvm_mbarrier_arrive_expect_tx_scope_cta_space_cta, {barrier, b.getInt32(unsigned(bytes))});
+}
+
+void cp_async_mbarrier_arrive_noinc(Builder &b, V barrier) {
+  call(b, Intrinsic::nvvm_cp_async_mbarrier_arrive_noinc_shared, {barrier});
+}
+
+void mbarrier_wait_parity(Builder &b, V barrier, V parity, const ir::Target &target) {
+  Function *f = b.GetInsertBlock()->getParent();
+  auto *wait = BasicBlock::Create(b.getContext(), "wait", f), *after = BasicBlock::Create(b.getContext(), "arrived", f);
+  b.CreateBr(wait);
+  b.SetInsertPoint(wait);
+  Intrinsic::ID id = target.has(ir::kHopper) ? Intrinsic::nvvm_mbarrier_try_wait_parity_scope_cta_space_cta
+                                             : Intrinsic::nvvm_mbarrier_test_wait_parity_scope_cta_space_cta;
+  b.CreateCondBr(call(b, id, {barrier, parity}), after, wait);
+  b.SetInsertPoint(after);
+}
+
+} // namespace tkc::codegen::nvvm

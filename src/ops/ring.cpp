@@ -1,0 +1,167 @@
+// Rings: the carrier of asynchronous data between global memory and the registers of a loop. A ring is S slots of
+// shared memory; a counter c that only grows names an item, which lies in slot c mod S. Passes make these ops from the
+// loads of a loop, after the layout search; the interpreter never meets them.
+//
+// Transport "cp_async": all threads copy (cp.async), a group per item. `publish` closes the group, `wait` waits for it
+// and then for the other threads (a block barrier), which also tells that all have read item c - 1: its slot is free
+// for item c - 1 + S.
+//
+// Transport "mbarrier": the warps of a producer role copy, those of the compute role read. Each slot has two mbarriers:
+// `full`, whose phase c div S ends when item c has arrived, and `empty`, whose phase c div S ends when every compute
+// warp has released item c. `acquire` waits for the phase of `empty` before item c's (at once for the first S items).
+//
+// Where an access cannot be a copy of 4, 8 or 16 bytes, it is a load and a store by the same thread.
+#include "ops/common.h"
+#include "support/check.h"
+
+namespace tkc::ops {
+
+namespace {
+
+bool is_ring(const Op &op, size_t i) {
+  return i < op.operands.size() && op.operand(i)->op && op.operand(i)->op->kind == OpKind::RingAlloc;
+}
+
+void infer_ring_alloc(InferCtx &ctx, Op &op) {
+  default_attr(op, "stages", int64_t(2));
+  default_attr(op, "transport", std::string("cp_async"));
+  if (has_operands(ctx, op, 0, 0)) ctx.result(Type::token());
+}
+
+void infer_ring_fill(InferCtx &ctx, Op &op) {
+  // tensor, an index per dim, ring, counter, predicate
+  size_t rank = op.attrs.ints("sizes").size();
+  if (!has_operands(ctx, op, rank + 4, rank + 4) || !is_tensor(ctx, op, 0)) return;
+  TKC_CHECK(is_ring(op, rank + 1), "ring_fill of something else than a ring");
+  for (size_t i = 1; i <= rank; i++)
+    if (!is_scalar(ctx, op, i, kInts)) return;
+  if (is_scalar(ctx, op, rank + 2, kInts)) is_scalar(ctx, op, rank + 3, kBools);
+}
+
+void infer_roles(InferCtx &ctx, Op &op) { has_operands(ctx, op, 0, 0); }
+
+void infer_ring_sync(InferCtx &ctx, Op &op) {
+  if (!has_operands(ctx, op, 2, 2)) return;
+  TKC_CHECK(is_ring(op, 0), "{} of something else than a ring", def(op).name.s);
+  is_scalar(ctx, op, 1, kInts);
+}
+
+void infer_ring_load(InferCtx &ctx, Op &op) {
+  infer_ring_sync(ctx, op);
+  if (ctx.failed()) return;
+  const Op &ring = *op.operand(0)->op;
+  const auto &smem = ring.attrs.get<SmemLayout>(fmt::format("smem{}", op.attrs.i("field")));
+  ctx.result(Type::tile(op.attrs.dtype("dtype"), smem.shape));
+}
+
+void interp_ring(interp::Ctx &, const Op &op) { TKC_UNREACHABLE("{} in typed IR", def(op).name.s); }
+
+// Every ring op belongs to a loop like this one.
+#define TKC_RING_EXAMPLE                                                                                               \
+  "var acc = zeros<f32>[16, 16];\nfor k in 0 : N step 32 {   // the loads of a loop go through a ring\n  let a = "     \
+  "bf16(load(x[0 :+ 16, k :+ 32]));\n  acc = mma(a, a.T, acc);\n}\n# store(y[0 :+ 16, 0 :+ 16], acc);"
+
+} // namespace
+} // namespace tkc::ops
+
+namespace tkc::ir {
+using namespace ops;
+
+constexpr OpDef kRoles = {
+    .name = "roles",
+    .source = "-",
+    .signature = "roles(producer_warps: int)",
+    .doc = "The block's warps part: the last `producer_warps` execute the first region, the others (the compute warps) "
+           "the second.",
+    .example = TKC_RING_EXAMPLE,
+    .effects = Effect{-1, Space::Control, Access::ReadWrite},
+    .infer = infer_roles,
+    .interp = interp_ring,
+    .lower = lower_Roles};
+
+constexpr OpDef kRingAlloc = {
+    .name = "ring_alloc",
+    .source = "-",
+    .signature = "ring_alloc(stages: int, transport: cp_async|mbarrier = cp_async)",
+    .doc =
+        "`stages` slots of shared memory of `stage_bytes` each. Field f of a slot starts `field_offset`[f] bytes into "
+        "it and has the layout `smem`f.",
+    .example = TKC_RING_EXAMPLE,
+    .effects = Effect{-1, Space::Shared, Access::ReadWrite},
+    .layout = {LayoutKind::Anchor},
+    .infer = infer_ring_alloc,
+    .interp = interp_ring,
+    .lower = lower_RingAlloc};
+
+constexpr OpDef kRingFill = {
+    .name = "ring_fill",
+    .source = "-",
+    .signature = "ring_fill(x: tensor, index: scalar..., ring: tile, counter: scalar, enabled: scalar)",
+    .doc = "Starts the copy of a tile of x to field `field` of item `counter`; what lies outside x arrives as zero. "
+           "`read` deals the tile out to the threads. Where `enabled` is false nothing is read and what arrives is "
+           "not specified.",
+    .example = TKC_RING_EXAMPLE,
+    .effects = {Effect{0, Space::Global, Access::Read}, Effect{-1, Space::Shared, Access::Write}},
+    .layout = {LayoutKind::Anchor},
+    .infer = infer_ring_fill,
+    .interp = interp_ring,
+    .lower = lower_RingFill};
+
+constexpr OpDef kRingAcquire = {
+    .name = "ring_acquire",
+    .source = "-",
+    .signature = "ring_acquire(ring: tile, counter: scalar)",
+    .doc = "The slot of item `counter` is free: every compute warp has released what was in it.",
+    .example = TKC_RING_EXAMPLE,
+    .effects = {Effect{-1, Space::Shared, Access::ReadWrite}, Effect{-1, Space::Control, Access::ReadWrite}},
+    .infer = infer_ring_sync,
+    .interp = interp_ring,
+    .lower = lower_RingAcquire};
+
+constexpr OpDef kRingPublish = {
+    .name = "ring_publish",
+    .source = "-",
+    .signature = "ring_publish(ring: tile, counter: scalar)",
+    .doc = "All copies of item `counter` have been started.",
+    .example = TKC_RING_EXAMPLE,
+    .effects = {Effect{-1, Space::Shared, Access::ReadWrite}, Effect{-1, Space::Control, Access::ReadWrite}},
+    .infer = infer_ring_sync,
+    .interp = interp_ring,
+    .lower = lower_RingPublish};
+
+constexpr OpDef kRingWait = {
+    .name = "ring_wait",
+    .source = "-",
+    .signature = "ring_wait(ring: tile, counter: scalar, pending: int)",
+    .doc =
+        "Item `counter` has arrived and may be read. Transport cp_async: every thread of the block has come this far, "
+        "and at most `pending` items were published after this one.",
+    .example = TKC_RING_EXAMPLE,
+    .effects = {Effect{-1, Space::Shared, Access::ReadWrite}, Effect{-1, Space::Control, Access::ReadWrite}},
+    .infer = infer_ring_sync,
+    .interp = interp_ring,
+    .lower = lower_RingWait};
+
+constexpr OpDef kRingRelease = {
+    .name = "ring_release",
+    .source = "-",
+    .signature = "ring_release(ring: tile, counter: scalar)",
+    .doc = "This warp has read what it wants of item `counter`.",
+    .example = TKC_RING_EXAMPLE,
+    .effects = {Effect{-1, Space::Shared, Access::ReadWrite}, Effect{-1, Space::Control, Access::ReadWrite}},
+    .infer = infer_ring_sync,
+    .interp = interp_ring,
+    .lower = lower_RingRelease};
+
+constexpr OpDef kRingLoad = {.name = "ring_load",
+                             .source = "-",
+                             .signature = "ring_load(ring: tile, counter: scalar, field: int, dtype: type)",
+                             .doc = "Field `field` of item `counter`, in the layout of the result.",
+                             .example = TKC_RING_EXAMPLE,
+                             .effects = Effect{-1, Space::Shared, Access::Read},
+                             .layout = {LayoutKind::Anchor},
+                             .infer = infer_ring_load,
+                             .interp = interp_ring,
+                             .lower = lower_RingLoad};
+
+} // namespace tkc::ir

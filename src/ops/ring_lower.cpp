@@ -1,0 +1,218 @@
+#include "codegen/access.h"
+#include "ops/lowering.h"
+#include "ops/shared_side.h"
+#include "support/check.h"
+
+namespace tkc::ops {
+
+using namespace codegen;
+using ir::Op;
+using llvm::Value;
+
+namespace {
+
+struct Ring {
+  const Op &op;
+  explicit Ring(const ir::Value *v) : op(*v->op) {}
+  int64_t stages() const { return op.attrs.i("stages"); }
+  const SmemLayout &smem(int64_t field) const { return op.attrs.get<SmemLayout>(fmt::format("smem{}", field)); }
+
+  bool has_roles() const { return op.attrs.s("transport") == "mbarrier"; }
+  Value *slot(LowerCtx &c, Value *counter) const { return c.b.CreateURem(counter, c.i32(stages())); }
+
+  // Where a field of an item lies.
+  SharedPlace place(LowerCtx &c, Value *counter, int64_t field) const {
+    int64_t offset = op.attrs.i("offset") + op.attrs.ints("field_offset")[size_t(field)];
+    Value *bytes = c.b.CreateMul(slot(c, counter), c.i32(op.attrs.i("stage_bytes")));
+    if (auto *k = llvm::dyn_cast<llvm::ConstantInt>(bytes)) return {offset + k->getSExtValue(), nullptr};
+    return {offset, bytes};
+  }
+
+  // The slot's mbarriers: all `full` ones, then all `empty` ones.
+  Value *full(LowerCtx &c, Value *counter) const { return barrier(c, counter, 0); }
+  Value *empty(LowerCtx &c, Value *counter) const { return barrier(c, counter, stages() * 8); }
+  // Of the phase counter div stages.
+  Value *parity(LowerCtx &c, Value *counter) const {
+    return c.b.CreateAnd(c.b.CreateUDiv(counter, c.i32(stages())), c.i32(1));
+  }
+
+private:
+  Value *barrier(LowerCtx &c, Value *counter, int64_t constant) const {
+    int64_t at = op.attrs.i("offset") + stages() * op.attrs.i("stage_bytes") + constant;
+    return shared_address(c, at, slot(c, counter), 8);
+  }
+};
+
+// What one thread does for all.
+template <typename F> void if_thread(LowerCtx &c, Value *index, F &&body) {
+  llvm::Function *f = c.b.GetInsertBlock()->getParent();
+  auto *then = llvm::BasicBlock::Create(c.b.getContext(), "one", f);
+  auto *after = llvm::BasicBlock::Create(c.b.getContext(), "one.end", f);
+  c.b.CreateCondBr(c.b.CreateICmpEQ(index, c.i32(0)), then, after);
+  c.b.SetInsertPoint(then);
+  body();
+  c.b.CreateBr(after);
+  c.b.SetInsertPoint(after);
+}
+
+// Copies by the threads that own the elements. Copies of one element by several threads would be harmless but wasted.
+class ThreadCopies {
+public:
+  ThreadCopies(LowerCtx &c, const Op &op, const Op *ring, const SmemLayout &smem, const SharedPlace &at, Value *enabled)
+      : c_(c), ring_(ring), smem_(smem), at_(at), enabled_(enabled), layout_(op.attrs.get<RegLayout>("read")),
+        access_(c, op, layout_, nullptr), tensor_(c.tensor(op.operand(0))) {}
+
+  void run() {
+    int64_t n = access_.vector_elements(16);
+    issue_ = both(c_, owner_predicate(c_, layout_), enabled_);
+    for (int64_t start : access_.starts(n, true)) copy(start, n);
+    if (plain_) c_.plain_fills.insert(ring_);
+  }
+
+private:
+  // Elements that are consecutive in shared memory too, and stay so under every swizzle: chunks of 16 bytes are whole.
+  Value *destination(int64_t reg) {
+    std::vector<uint32_t> lane, warp;
+    uint32_t used = 0;
+    auto map = [&](const std::vector<uint32_t> &from, std::vector<uint32_t> &to) {
+      for (uint32_t v : from) {
+        to.push_back(smem_.offset(v));
+        used |= to.back();
+      }
+    };
+    map(layout_.lane, lane);
+    map(layout_.warp, warp);
+    Value *thread = c_.linear(lane, warp);
+    uint32_t own = smem_.offset(layout_.reg_part(reg));
+    int64_t constant = at_.offset;
+    if (used & own)
+      thread = c_.b.CreateXor(thread, c_.i32(own));
+    else
+      constant += own;
+    return shared_address(c_, constant, at_.slot ? c_.b.CreateAdd(thread, at_.slot) : thread);
+  }
+
+  void copy(int64_t start, int64_t n) {
+    llvm::IRBuilder<> &b = c_.b;
+    int64_t bytes = n * dtype_bytes(tensor_.dtype);
+    Value *valid = access_.predicate(start), *from = access_.address(start);
+    Value *to = destination(start);
+    if (bytes >= 4 && access_.alignment(n) >= bytes) {
+      nvvm::cp_async(b, to, from, bytes, valid, issue_);
+      return;
+    }
+    llvm::Type *word = word_type(c_, tensor_.dtype, n);
+    int64_t count = std::max<int64_t>(1, bytes * 8 / int64_t(word->getIntegerBitWidth()));
+    nvvm::Access global{nvvm::kGlobal, access_.alignment(n), tensor_.read_only, false};
+    std::vector<Value *> words = nvvm::ld(b, global, from, word, count, both(c_, valid, issue_));
+    nvvm::st(b, {nvvm::kShared, bytes}, to, words, issue_);
+    plain_ = true;
+  }
+
+  LowerCtx &c_;
+  const Op *ring_;
+  const SmemLayout &smem_;
+  SharedPlace at_;
+  Value *enabled_, *issue_ = nullptr;
+  bool plain_ = false;
+  const RegLayout &layout_;
+  TileAccess access_;
+  const TensorVal &tensor_;
+};
+
+} // namespace
+
+void lower_Roles(LowerCtx &c, const Op &op) {
+  int64_t compute = c.function.warps, producers = op.attrs.i("producer_warps");
+  llvm::IRBuilder<> &b = c.b;
+  nvvm::bar_sync(b, 0); // the rings' barriers have been initialised
+  llvm::Function *f = b.GetInsertBlock()->getParent();
+  auto block = [&](const char *name) { return llvm::BasicBlock::Create(b.getContext(), name, f); };
+  auto *produce = block("producer"), *consume = block("compute"), *after = block("roles.end");
+  b.CreateCondBr(b.CreateICmpUGE(c.warp(), c.i32(compute)), produce, consume);
+  b.SetInsertPoint(produce);
+  c.in_role(compute, producers, 2, [&] { c.lower_block(op.regions[0]); });
+  b.CreateBr(after);
+  b.SetInsertPoint(consume);
+  c.in_role(0, compute, 1, [&] { c.lower_block(op.regions[1]); });
+  b.CreateBr(after);
+  b.SetInsertPoint(after);
+}
+
+void lower_RingAlloc(LowerCtx &c, const Op &op) {
+  Ring ring(op.result());
+  if (!ring.has_roles()) return;
+  // Every producer lane arrives when its copies have; every compute warp arrives once.
+  int64_t producers = (c.role_warps() - c.function.warps) * 32;
+  if_thread(c, c.thread(), [&] {
+    for (int64_t s = 0; s < ring.stages(); s++) {
+      nvvm::mbarrier_init(c.b, ring.full(c, c.i32(s)), producers);
+      nvvm::mbarrier_init(c.b, ring.empty(c, c.i32(s)), c.function.warps);
+    }
+  });
+}
+
+void lower_RingAcquire(LowerCtx &c, const Op &op) {
+  Ring ring(op.operand(0));
+  Value *counter = c.scalar(op.operand(1));
+  // The phase before: its parity is the other one. A fresh barrier counts as one whose phase of parity 1 is over.
+  Value *parity = c.b.CreateXor(ring.parity(c, counter), c.i32(1));
+  nvvm::mbarrier_wait_parity(c.b, ring.empty(c, counter), parity, c.target);
+}
+
+void lower_RingFill(LowerCtx &c, const Op &op) {
+  size_t rank = op.attrs.ints("sizes").size();
+  Ring ring(op.operand(rank + 1));
+  int64_t field = op.attrs.i("field");
+  Value *enabled = c.scalar(op.operand(rank + 3));
+  if (auto *k = llvm::dyn_cast<llvm::ConstantInt>(enabled)) {
+    if (k->isZero()) return;
+    enabled = nullptr;
+  }
+  ThreadCopies(c, op, &ring.op, ring.smem(field), ring.place(c, c.scalar(op.operand(rank + 2)), field), enabled).run();
+}
+
+void lower_RingPublish(LowerCtx &c, const Op &op) {
+  Ring ring(op.operand(0));
+  if (!ring.has_roles()) return nvvm::cp_async_commit_group(c.b);
+  Value *full = ring.full(c, c.scalar(op.operand(1)));
+  if (c.plain_fills.count(&ring.op)) { // plain stores are released by an arrival of the thread itself
+    nvvm::cp_async_wait_all(c.b);
+    nvvm::mbarrier_arrive(c.b, full);
+  } else {
+    nvvm::cp_async_mbarrier_arrive_noinc(c.b, full);
+  }
+}
+
+void lower_RingWait(LowerCtx &c, const Op &op) {
+  Ring ring(op.operand(0));
+  if (!ring.has_roles()) {
+    nvvm::cp_async_wait_group(c.b, op.attrs.i("pending"));
+    c.role_barrier();
+    return;
+  }
+  Value *counter = c.scalar(op.operand(1));
+  nvvm::mbarrier_wait_parity(c.b, ring.full(c, counter), ring.parity(c, counter), c.target);
+}
+
+void lower_RingRelease(LowerCtx &c, const Op &op) {
+  Ring ring(op.operand(0));
+  if (!ring.has_roles()) return;
+  nvvm::bar_warp_sync(c.b); // every lane has read
+  Value *empty = ring.empty(c, c.scalar(op.operand(1)));
+  if_thread(c, c.lane(), [&] { nvvm::mbarrier_arrive(c.b, empty); });
+}
+
+void lower_RingLoad(LowerCtx &c, const Op &op) {
+  Ring ring(op.operand(0));
+  int64_t field = op.attrs.i("field");
+  const ir::Value *result = op.result();
+  const RegLayout &l = c.layout(result);
+  SmemSide side = plan_smem_load(l, ring.smem(field), ir::layout_features(c.target));
+  Regs regs(size_t(l.num_regs()), nullptr);
+  load_side(c, side, ring.place(c, c.scalar(op.operand(1)), field), 0, result->type.dtype, regs);
+  for (auto [to, from] : side.copies) regs[size_t(to)] = regs[size_t(from)];
+  c.set(result, std::move(regs));
+}
+
+} // namespace tkc::ops

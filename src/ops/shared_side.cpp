@@ -1,0 +1,89 @@
+#include "ops/shared_side.h"
+#include "codegen/access.h"
+#include "support/check.h"
+#include <map>
+
+namespace tkc::ops {
+
+using namespace codegen;
+using llvm::Value;
+
+namespace {
+
+// Addresses of a side's accesses: one register per class, the rest an immediate.
+class Addresses {
+public:
+  Addresses(LowerCtx &c, const SmemSide &side, const SharedPlace &at)
+      : c_(c), side_(side), at_(at), thread_(c.linear(side.lane, side.warp)) {}
+  Value *operator()(const SmemAccess &a) {
+    auto [it, fresh] = classes_.try_emplace(a.cls, nullptr);
+    if (fresh) {
+      uint32_t x = side_.classes.empty() ? 0 : side_.classes[size_t(a.cls)];
+      Value *index = x ? c_.b.CreateXor(thread_, c_.i32(x)) : thread_;
+      it->second = shared_address(c_, 0, at_.slot ? c_.b.CreateAdd(index, at_.slot) : index);
+    }
+    int64_t constant = at_.offset + int64_t(a.imm);
+    return constant ? c_.b.CreateGEP(c_.b.getInt8Ty(), it->second, c_.i32(constant)) : it->second;
+  }
+
+private:
+  LowerCtx &c_;
+  const SmemSide &side_;
+  SharedPlace at_;
+  Value *thread_;
+  std::map<int, Value *> classes_;
+};
+
+} // namespace
+
+void store_side(LowerCtx &c, const SmemSide &side, const SharedPlace &at, int piece, const ir::Value *x) {
+  DType t = x->type.dtype;
+  bool matrix = side.inst != SmemInst::Vector;
+  Value *storing = bits_clear(c, side.lane_mask, side.warp_mask);
+  llvm::BasicBlock *after = nullptr;
+  if (matrix && storing) { // stmatrix has no predicate, and whole warps agree
+    TKC_CHECK(side.lane_mask == 0, "stmatrix by some lanes");
+    llvm::Function *f = c.b.GetInsertBlock()->getParent();
+    auto *then = llvm::BasicBlock::Create(c.b.getContext(), "stmatrix", f);
+    after = llvm::BasicBlock::Create(c.b.getContext(), "stmatrix.end", f);
+    c.b.CreateCondBr(storing, then, after);
+    c.b.SetInsertPoint(then);
+  }
+  Addresses address(c, side, at);
+  const Regs &regs = c.regs(x);
+  for (const SmemAccess &a : side.accesses) {
+    if (a.piece != piece) continue;
+    std::vector<Value *> elements;
+    for (int r : a.regs) elements.push_back(r < 0 ? nullptr : regs[size_t(r)]);
+    std::vector<Value *> words = pack_words(c, t, elements);
+    if (matrix)
+      nvvm::stmatrix(c.b, address(a), words, side.inst == SmemInst::MatrixTrans);
+    else
+      nvvm::st(c.b, {nvvm::kShared, side.width}, address(a), words, storing);
+  }
+  if (after) {
+    c.b.CreateBr(after);
+    c.b.SetInsertPoint(after);
+  }
+}
+
+void load_side(LowerCtx &c, const SmemSide &side, const SharedPlace &at, int piece, DType t, Regs &regs) {
+  Addresses address(c, side, at);
+  for (const SmemAccess &a : side.accesses) {
+    if (a.piece != piece) continue;
+    auto n = int64_t(a.regs.size());
+    std::vector<Value *> words;
+    if (side.inst == SmemInst::Vector) {
+      llvm::Type *word = word_type(c, t, n);
+      int64_t count = n * dtype_bytes(t) * 8 / int64_t(word->getIntegerBitWidth());
+      words = nvvm::ld(c.b, {nvvm::kShared, side.width}, address(a), word, count);
+    } else {
+      words = nvvm::ldmatrix(c.b, address(a), side.matrices, side.inst == SmemInst::MatrixTrans);
+    }
+    std::vector<Value *> elements = unpack_words(c, t, words, n);
+    for (size_t i = 0; i < a.regs.size(); i++)
+      if (a.regs[i] >= 0) regs[size_t(a.regs[i])] = elements[i];
+  }
+}
+
+} // namespace tkc::ops

@@ -1,0 +1,285 @@
+// Writes loop schedules into the IR.
+//
+// Without roles:
+//
+//   for i in lo : hi step d {             %r = ring_alloc {stages = S}
+//     %x = load t[i ..]                   ring_fill t[lo + 0 d ..] -> item 0 if it exists; ring_publish 0
+//     %b = scratch_store %x               ..  S - 1 items
+//     %y = scratch_load %b         ->     for i, c in lo : hi step d {       c counts from 0
+//     .. %y ..                              ring_wait c                      and every thread has read item c - 1
+//   }                                       ring_fill t[i + (S-1) d ..] -> item c + S - 1 if it exists; ring_publish
+//                                           %y = ring_load c
+//                                           .. %y ..
+//
+// Every iteration publishes one item, an empty one where the loop ends, so the number of items pending at a wait is
+// always S - 2. Copies of items that do not exist are not made.
+//
+// With roles the body of the kernel becomes the compute role, and a producer role runs the same loops with nothing in
+// them but what the copies need:
+//
+//   roles { for i, c in lo : hi step d {          } and { ..
+//             ring_acquire c                              for i, c in lo : hi step d {
+//             ring_fill t[i ..]                             ring_wait c
+//             ring_publish c                                %y = ring_load c
+//           }                                               .. %y ..
+//                                                           ring_release c
+#include "ir/builder.h"
+#include "passes/schedule_loops.h"
+#include "support/check.h"
+#include <map>
+
+namespace tkc::passes {
+
+using ir::Attrs;
+using ir::Block;
+using ir::Op;
+using ir::OpKind;
+using ir::Type;
+using ir::Value;
+
+namespace {
+
+class Rewrite {
+public:
+  Rewrite(ir::Function &f, Diagnostics &diags) : f_(f), b_(f, diags), layout_(replicated({}, f.warps)) {}
+
+  // All threads copy.
+  void without_roles(const LoopSchedule &s) {
+    Op *loop = s.loop;
+    Block *body = loop->regions[0];
+    loc_ = loop->loc;
+    std::vector<std::vector<Op *>> loads = loads_of(s);
+    b_.set_before(loop);
+    Value *ring = make(OpKind::RingAlloc, {}, ring_attrs(s));
+    Value *trips = trip_count(loop->operand(0), loop->operand(1), loop->operand(2));
+    Value *iv = loop->operand(0), *step = loop->operand(2);
+    auto fill_if = [&](Value *at, Value *counter) {
+      Value *enabled = make(OpKind::Lt, {counter, trips}, {});
+      fill(s, ring, at, counter, enabled);
+      make(OpKind::RingPublish, {ring, counter}, {});
+    };
+    for (int64_t j = 0; j < s.stages - 1; j++) {
+      fill_if(iv, integer(DType::U32, j));
+      iv = make(OpKind::Add, {iv, step}, {});
+    }
+    Value *distance = make(OpKind::Mul, {step, integer(step->type.dtype, s.stages - 1)}, {});
+    Value *counter = carry_counter(loop);
+    b_.set_before(body->ops.front());
+    make(OpKind::RingWait, {ring, counter}, Attrs::one("pending", s.stages - 2));
+    Value *ahead = make(OpKind::Add, {counter, integer(DType::U32, s.stages - 1)}, {});
+    fill_if(make(OpKind::Add, {body->args[0], distance}, {}), ahead);
+    replace(s, loads, ring, counter);
+  }
+
+  void with_roles(const std::vector<LoopSchedule> &schedules, int64_t producer_warps) {
+    loc_ = f_.loc;
+    Op *roles = f_.new_op(OpKind::Roles, f_.loc);
+    roles->attrs.set("producer_warps", producer_warps);
+    Block *producer = f_.new_block(roles), *compute = f_.new_block(roles);
+    roles->regions = {producer, compute};
+    Op *end = f_.body->terminator();
+    for (Op *op : f_.body->ops)
+      if (op != end) {
+        op->block = compute;
+        compute->ops.push_back(op);
+      }
+    f_.body->ops = {end};
+    insert_before(end, roles);
+    std::map<const Value *, Value *> made; // of the compute role -> of the producer role
+    for (const LoopSchedule &s : schedules) {
+      loc_ = s.loop->loc;
+      std::vector<std::vector<Op *>> loads = loads_of(s);
+      b_.set_before(roles);
+      Value *ring = make(OpKind::RingAlloc, {}, ring_attrs(s));
+      produce(s, ring, producer, made);
+      Value *counter = carry_counter(s.loop);
+      Block *body = s.loop->regions[0];
+      b_.set_before(body->ops.front());
+      make(OpKind::RingWait, {ring, counter}, {});
+      b_.set_before(body->terminator());
+      make(OpKind::RingRelease, {ring, counter}, {});
+      replace(s, loads, ring, counter);
+    }
+    for (Block *role : {producer, compute}) {
+      b_.set_block(role);
+      b_.create_typed(OpKind::Yield, {}, {}, {}, f_.loc);
+    }
+  }
+
+private:
+  Value *make(OpKind kind, std::vector<Value *> operands, Attrs attrs) {
+    Op *op = b_.create(kind, std::move(operands), std::move(attrs), loc_);
+    TKC_CHECK(op, "{} in a pipelined loop", ir::def(kind).name.s);
+    if (op->results.empty()) return nullptr;
+    if (op->result()->type.is_tile()) op->result()->layout = layout_;
+    return op->result();
+  }
+  Value *integer(DType t, int64_t v) {
+    Value *c = b_.constant_int(t, v, loc_);
+    c->layout = layout_;
+    return c;
+  }
+  Value *cast(Value *v, DType t) { return v->type.dtype == t ? v : make(OpKind::Cast, {v}, Attrs::one("dtype", t)); }
+
+  // Iterations of a loop, as u32; step is positive. Bounds may lie anywhere in their type.
+  Value *trip_count(Value *lo, Value *hi, Value *step) {
+    Value *span = make(OpKind::Sub, {cast(hi, DType::I64), cast(lo, DType::I64)}, {});
+    Value *wide = cast(step, DType::I64);
+    Value *some = make(OpKind::Max, {span, integer(DType::I64, 0)}, {});
+    Value *up = make(OpKind::Add, {some, make(OpKind::Sub, {wide, integer(DType::I64, 1)}, {})}, {});
+    return cast(make(OpKind::Div, {up, wide}, {}), DType::U32);
+  }
+
+  // Gives a loop one more carried scalar that counts its iterations from 0.
+  Value *carry_counter(Op *loop) {
+    Block *body = loop->regions[0];
+    b_.set_before(loop);
+    loop->operands.push_back(integer(DType::U32, 0));
+    Value *counter = f_.new_value(Type::scalar(DType::U32), "c");
+    counter->block = body;
+    counter->index = int64_t(body->args.size());
+    counter->layout = layout_;
+    body->args.push_back(counter);
+    Value *after = f_.new_value(Type::scalar(DType::U32));
+    after->op = loop;
+    after->index = int64_t(loop->results.size());
+    after->layout = layout_;
+    loop->results.push_back(after);
+    b_.set_before(body->terminator());
+    body->terminator()->operands.push_back(make(OpKind::Add, {counter, integer(DType::U32, 1)}, {}));
+    return counter;
+  }
+
+  static Attrs ring_attrs(const LoopSchedule &s) {
+    Attrs a;
+    a.set("stages", s.stages);
+    a.set("transport", s.transport);
+    a.set("stage_bytes", s.stage_bytes);
+    a.set("bytes", s.ring_bytes());
+    std::vector<int64_t> offsets;
+    for (size_t i = 0; i < s.fields.size(); i++) {
+      a.set(fmt::format("smem{}", i), s.fields[i].smem);
+      offsets.push_back(s.fields[i].offset);
+    }
+    a.set("field_offset", std::move(offsets));
+    a.set("schedule", s.to_string());
+    return a;
+  }
+
+  std::vector<std::vector<Op *>> loads_of(const LoopSchedule &s) {
+    ir::Uses uses(f_);
+    std::vector<std::vector<Op *>> out;
+    for (const RingField &field : s.fields) {
+      out.emplace_back();
+      if (!field.store)
+        out.back().push_back(field.load);
+      else
+        for (const ir::Use &u : uses.of(field.store->result())) out.back().push_back(u.op);
+    }
+    return out;
+  }
+
+  // A value that the copies need, made again at the builder's place. `body`: what is inside it is made for the
+  // iteration of its counter `iv`; `role`: so is everything else that is defined in it (null: outer values are used as
+  // they are).
+  Value *again(Value *v, const Block *body, Value *iv, const Block *role, std::map<const Value *, Value *> &made) {
+    if (v == body->args[0]) return iv;
+    bool inside = !v->is_arg() && v->op->block == body;
+    if (v->is_arg() || (!inside && !role)) return v;
+    auto [it, fresh] = made.try_emplace(v, nullptr);
+    if (!fresh) return it->second;
+    std::vector<Value *> operands;
+    for (Value *x : v->op->operands) operands.push_back(again(x, body, iv, role, made));
+    Op *copy = b_.create_typed(v->op->kind, operands, {v->type}, v->op->attrs, v->op->loc);
+    copy->result()->layout = v->layout;
+    copy->result()->name = v->name;
+    return made[v] = copy->result();
+  }
+
+  void fill(const LoopSchedule &s, Value *ring, Value *iv, Value *counter, Value *enabled, const Block *role = nullptr,
+            std::map<const Value *, Value *> made = {}) {
+    for (size_t i = 0; i < s.fields.size(); i++) {
+      const RingField &field = s.fields[i];
+      const Op &load = *field.load;
+      std::vector<Value *> operands;
+      for (Value *v : load.operands) operands.push_back(again(v, s.loop->regions[0], iv, role, made));
+      operands.insert(operands.end(), {ring, counter, enabled});
+      Attrs a;
+      for (const char *key : {"sizes", "drop", "gather", "in_bounds", "divisor", "extent_divisor"})
+        if (load.attrs.has(key)) a.set(key, load.attrs.ints(key));
+      a.set("field", int64_t(i));
+      a.set("read", field.read);
+      SourceLoc loop_loc = std::exchange(loc_, load.loc);
+      make(OpKind::RingFill, std::move(operands), std::move(a));
+      loc_ = loop_loc;
+    }
+  }
+
+  // The loop of the producer role.
+  void produce(const LoopSchedule &s, Value *ring, Block *producer, std::map<const Value *, Value *> &made) {
+    Block *body = s.loop->regions[0];
+    b_.set_block(producer);
+    auto outer = [&](Value *v) { return again(v, body, nullptr, f_.body, made); };
+    std::vector<Value *> operands;
+    for (size_t i = 0; i < 3; i++) operands.push_back(outer(s.loop->operand(i)));
+    for (const RingField &field : s.fields) // what does not depend on the iteration, outside the loop
+      for (Value *v : field.load->operands)
+        if (!v->is_arg() && v->op->block != body) outer(v);
+    operands.push_back(integer(DType::U32, 0));
+    Op *loop = b_.create_typed(OpKind::For, operands, {Type::scalar(DType::U32)}, {}, s.loop->loc);
+    loop->result()->layout = layout_;
+    Block *copies = f_.new_block(loop);
+    loop->regions = {copies};
+    for (const Type &t : {operands[0]->type, Type::scalar(DType::U32)}) {
+      Value *arg = f_.new_value(t);
+      arg->block = copies;
+      arg->index = int64_t(copies->args.size());
+      arg->layout = layout_;
+      copies->args.push_back(arg);
+    }
+    b_.set_block(copies);
+    Value *iv = copies->args[0], *counter = copies->args[1];
+    make(OpKind::RingAcquire, {ring, counter}, {});
+    fill(s, ring, iv, counter, integer(DType::Bool, 1), f_.body, made);
+    make(OpKind::RingPublish, {ring, counter}, {});
+    b_.create_typed(OpKind::Yield, {make(OpKind::Add, {counter, integer(DType::U32, 1)}, {})}, {}, {}, loc_);
+  }
+
+  void replace(const LoopSchedule &s, const std::vector<std::vector<Op *>> &loads, Value *ring, Value *counter) {
+    for (size_t field = 0; field < s.fields.size(); field++) {
+      for (Op *load : loads[field]) {
+        Value *v = load->result();
+        b_.set_before(load);
+        Attrs a;
+        a.set("field", int64_t(field));
+        a.set("dtype", v->type.dtype);
+        Op *op = b_.create(OpKind::RingLoad, {ring, counter}, std::move(a), load->loc);
+        TKC_CHECK(op, "ring_load in a pipelined loop");
+        op->results = {v};
+        v->op = op;
+        load->results.clear();
+        erase(load);
+      }
+      if (!s.fields[field].store) continue;
+      erase(s.fields[field].store);
+      erase(s.fields[field].load);
+    }
+  }
+
+  ir::Function &f_;
+  ir::Builder b_;
+  RegLayout layout_; // of scalars
+  SourceLoc loc_;
+};
+
+} // namespace
+
+void rewrite_loops(ir::Function &f, const FunctionSchedule &s, Diagnostics &diags) {
+  Rewrite r(f, diags);
+  if (s.producer_warps)
+    r.with_roles(s.loops, s.producer_warps);
+  else
+    for (const LoopSchedule &l : s.loops) r.without_roles(l);
+}
+
+} // namespace tkc::passes

@@ -1,0 +1,235 @@
+#include "passes/schedule_loops.h"
+#include "ir/op_def.h"
+#include "passes/effects.h"
+#include <algorithm>
+#include <map>
+
+namespace tkc::passes {
+
+using ir::Block;
+using ir::Op;
+using ir::OpKind;
+using ir::Value;
+
+namespace {
+constexpr int64_t kMostStages = 4; // more hide no more latency (measured: 3 to 5 slots are within 3 %)
+
+// Registers are given per thread of a block, so a producer warp costs as many as a compute warp: up to this many
+// compute warps it leaves them enough.
+constexpr int64_t kMostRoleWarps = 4;
+
+bool within(const Op *op, const Block *block) {
+  for (; op; op = op->block->parent)
+    if (op->block == block) return true;
+  return false;
+}
+} // namespace
+
+struct AheadOfTime::Impl {
+  explicit Impl(ir::Function &f) : writes(f) {}
+  Writes writes;
+};
+AheadOfTime::AheadOfTime(const Op &loop, ir::Function &f) : loop_(loop), impl_(std::make_unique<Impl>(f)) {}
+AheadOfTime::~AheadOfTime() = default;
+
+const Value *AheadOfTime::obstacle(const Value *v) const { return recompute(v, false); }
+const Value *AheadOfTime::obstacle_for_role(const Value *v) const { return recompute(v, true); }
+
+const Value *AheadOfTime::recompute(const Value *v, bool everything) const {
+  const Block *body = loop_.regions[0], *function = body->function->body;
+  if (v == body->args[0]) return nullptr;
+  if (v->is_arg()) {
+    if (v->block == function) return nullptr;
+    return everything || v->block == body || within(v->block->parent, body) ? v : nullptr;
+  }
+  bool inside = within(v->op, body);
+  if (!inside && !everything) return nullptr;
+  if (v->op->block != (inside ? body : function)) return v;
+  bool loads = v->op->kind == OpKind::Load && v->type.is_scalar() && impl_->writes.never_written(v->op->operand(0));
+  if (!loads && !(is_pure(*v->op) && is_speculatable(*v->op))) return v;
+  if (v->type.is_tile() && !v->type.is_scalar()) return v;
+  for (const Value *x : v->op->operands)
+    if (const Value *o = recompute(x, everything)) return o;
+  return nullptr;
+}
+
+namespace {
+
+std::string name_of(const Op &load) {
+  const Value *tensor = load.operand(0);
+  while (tensor->op && tensor->op->kind == OpKind::Subview) tensor = tensor->op->operand(0);
+  return tensor->name.empty() ? "a load" : tensor->name;
+}
+
+class Scheduler {
+public:
+  Scheduler(ir::Function &f, const ir::Target &target) : f_(f), target_(target), writes_(f) {}
+
+  FunctionSchedule run() {
+    count_scratch();
+    block(f_.body);
+    if (roles_pay()) give_roles();
+    return std::move(out_);
+  }
+
+private:
+  void count_scratch() {
+    ir::walk(f_.body, [&](const Op *op) {
+      ir::ScratchFn *scratch = ir::def(*op).scratch;
+      if (op->kind == OpKind::ScratchStore) {
+        other_ += op->attrs.get<SmemLayout>("smem").bytes;
+        for (const Value *v : op->results) stores_[v] = op;
+      } else if (scratch) {
+        other_ += scratch(*op);
+      }
+      if (op->kind == OpKind::ScratchLoad) loads_[op->operand(0)].push_back(const_cast<Op *>(op));
+    });
+  }
+
+  void block(Block *b) {
+    for (Op *op : b->ops) {
+      if (op->kind == OpKind::InlinePtx) continue;
+      for (Block *r : op->regions) block(r);
+      if (op->kind == OpKind::For) loop(op);
+    }
+  }
+
+  // The place of a later iteration must not wrap around before the loop's end does.
+  static bool has_small_step(const Op &loop) {
+    auto step = constant_int(loop.operand(2));
+    return step && *step > 0 && *step < int64_t(1) << 24;
+  }
+
+  // The scratch store that is the load's only user; null: there is none.
+  Op *staging_store(Op *load) {
+    if (!uses_) uses_.emplace(f_);
+    const std::vector<ir::Use> &uses = uses_->of(load->result());
+    bool only = uses.size() == 1 && uses[0].op->kind == OpKind::ScratchStore && uses[0].op->block == load->block;
+    return only ? uses[0].op : nullptr;
+  }
+
+  // Why a load cannot run ahead; empty if it can.
+  std::string reason(const Op &load, const AheadOfTime &ahead) const {
+    if (!writes_.never_written(load.operand(0))) return "the kernel writes its tensor";
+    if (load.attrs.i_or("has_mask", 0) || load.attrs.i_or("has_other", 0)) return "it has a mask or another value";
+    for (int64_t g : load.attrs.ints("gather"))
+      if (g) return "it gathers";
+    for (const Value *v : load.operands)
+      if (const Value *o = ahead.obstacle(v))
+        return fmt::format("its place depends on `{}`", o->name.empty() ? "a value of the iteration" : o->name);
+    return "";
+  }
+
+  void loop(Op *op) {
+    LoopSchedule s;
+    s.loop = op;
+    AheadOfTime ahead(*op, f_);
+    Block *body = op->regions[0];
+    int64_t freed = 0;
+    for (Op *load : body->ops) {
+      if (load->kind != OpKind::Load || load->result()->type.is_scalar()) continue;
+      if (std::string why = reason(*load, ahead); !why.empty()) {
+        s.left.push_back(fmt::format("`{}`: {}", name_of(*load), why));
+        continue;
+      }
+      const ir::Type &t = load->result()->type;
+      RingField field{load, staging_store(load), *load->result()->layout, {}, 0};
+      std::vector<SmemUse> uses;
+      if (field.store) {
+        for (const Op *use : loads_[field.store->result()]) uses.push_back({false, *use->result()->layout, 1});
+        freed += field.store->attrs.get<SmemLayout>("smem").bytes;
+      } else { // its users have it as it was read
+        if (vector_of(*load) * dtype_bytes(t.dtype) < 4) {
+          s.left.push_back(fmt::format("`{}`: its rows cannot be copied 4 bytes at a time", name_of(*load)));
+          continue;
+        }
+        uses.push_back({false, *load->result()->layout, 1});
+      }
+      field.smem =
+          choose_smem(t.shape, dtype_bytes(t.dtype), uses, SmemForm::Swizzle, ir::layout_features(target_)).layout;
+      // The copies write the padding too.
+      field.smem.bytes = int64_t(uint64_t(dtype_bytes(t.dtype)) << load->result()->layout->space().bits);
+      int64_t align = std::max<int64_t>(16, field.smem.alignment);
+      s.stage_bytes = (s.stage_bytes + align - 1) / align * align;
+      field.offset = s.stage_bytes;
+      s.stage_bytes += field.smem.bytes;
+      alignment_ = std::max(alignment_, align);
+      s.fields.push_back(std::move(field));
+    }
+    if (s.fields.empty() || !has_small_step(*op)) return;
+    // The slots keep the alignment of their first byte under every swizzle.
+    int64_t span = std::max<int64_t>(128, alignment_);
+    s.stage_bytes = (s.stage_bytes + span - 1) / span * span;
+    int64_t room = target_.shared_per_block - (other_ - freed) - rings_ - 16 * kMostStages;
+    s.stages = std::min(kMostStages, room / s.stage_bytes);
+    if (s.stages < 2) return;
+    rings_ += s.stages * s.stage_bytes;
+    other_ -= freed;
+    out_.loops.push_back(std::move(s));
+  }
+
+  // A producer role takes the issue of copies off the compute warps and lets each of them wait for data alone instead
+  // of for all threads. It needs loops that it can run by itself.
+  bool roles_pay() const {
+    if (out_.loops.empty() || f_.warps > kMostRoleWarps) return false;
+    for (const LoopSchedule &s : out_.loops) {
+      if (s.loop->block != f_.body) return false;
+      AheadOfTime ahead(*s.loop, f_);
+      std::vector<const Value *> needed(s.loop->operands.begin(), s.loop->operands.begin() + 3);
+      for (const RingField &field : s.fields)
+        needed.insert(needed.end(), field.load->operands.begin(), field.load->operands.end());
+      for (const Value *v : needed)
+        if (ahead.obstacle_for_role(v)) return false;
+    }
+    bool returns = false;
+    ir::walk(f_.body, [&](const Op *op) { returns |= op->kind == OpKind::Return && op != f_.body->terminator(); });
+    return !returns;
+  }
+
+  void give_roles() {
+    out_.producer_warps = 1;
+    for (LoopSchedule &s : out_.loops) {
+      s.transport = "mbarrier";
+      for (RingField &field : s.fields) {
+        const ir::Type &t = field.load->result()->type;
+        std::vector<int> order;
+        for (int d = int(t.rank()) - 1; d >= 0; d--) order.push_back(d);
+        field.read = blocked(t.shape, order, vector_of(*field.load), out_.producer_warps);
+      }
+    }
+  }
+  // Elements of the widest copy, up to 16 bytes.
+  static int64_t vector_of(const Op &load) {
+    const ir::Type &t = load.result()->type;
+    int64_t n = 16 / dtype_bytes(t.dtype), inner = t.shape.empty() ? 1 : t.shape.back();
+    size_t last = load.attrs.ints("sizes").size() - 1;
+    if (load.attrs.ints("drop")[last]) return 1;
+    int64_t divisor = load.attrs.has("divisor") ? load.attrs.ints("divisor")[last] : 1;
+    while (n > 1 && (inner % n || divisor % n)) n /= 2;
+    return n;
+  }
+
+  ir::Function &f_;
+  const ir::Target &target_;
+  Writes writes_;
+  std::optional<ir::Uses> uses_;
+  std::map<const Value *, const Op *> stores_;
+  std::map<const Value *, std::vector<Op *>> loads_; // by token
+  int64_t other_ = 0, rings_ = 0, alignment_ = 16;
+  FunctionSchedule out_;
+};
+
+} // namespace
+
+std::string LoopSchedule::to_string() const {
+  std::string text = fmt::format("{} stages of {} B, {}:", stages, stage_bytes, transport);
+  for (const RingField &f : fields) text += " " + name_of(*f.load);
+  for (const std::string &l : left) text += "; not " + l;
+  return text;
+}
+
+int64_t LoopSchedule::ring_bytes() const { return stages * stage_bytes + (transport == "mbarrier" ? 16 * stages : 0); }
+
+FunctionSchedule schedule_loops(ir::Function &f, const ir::Target &target) { return Scheduler(f, target).run(); }
+
+} // namespace tkc::passes
