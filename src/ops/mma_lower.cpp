@@ -4,12 +4,14 @@
 #include "ops/lowering.h"
 #include "ops/scratch.h"
 #include "support/check.h"
+#include <deque>
 #include <map>
 
 namespace tkc::ops {
 
 using namespace codegen;
 using ir::Op;
+using ir::OpKind;
 using llvm::Value;
 
 namespace {
@@ -145,48 +147,75 @@ void exchange(LowerCtx &c, const Op &op, const MmaPlan &plan, Regs &acc) {
   }
 }
 
-void tensor_cores(LowerCtx &c, const Op &op, const MmaPlan &plan) {
-  DType acc_type = op.result()->type.dtype;
-  const nvvm::Mma *instr = nvvm::find_mma(plan.shape->name, plan.a_type, plan.b_type, acc_type, c.target);
-  TKC_CHECK(instr, "mma {} of {} and {} into {} on {}", plan.shape->name, dtype_name(plan.a_type),
-            dtype_name(plan.b_type), dtype_name(acc_type), c.target.name);
-  const std::string precision = op.attrs.has("precision") ? op.attrs.s("precision") : "";
-  bool split = precision == "tf32x3" && op.operand(0)->type.dtype == DType::F32;
-  Operand tile_a(c, op.operand(0), 1, plan.steps.k_lane_mask);
-  Operand tile_b(c, op.operand(1), 0, plan.steps.k_lane_mask);
-  Operand &a = plan.transposed ? tile_b : tile_a, &b = plan.transposed ? tile_a : tile_b;
-  Regs start = initial(c, op);
-  bool partial = plan.steps.k_warp_mask != 0; // the addend comes in after the exchange, once
-  llvm::Type *type = c.type(acc_type);
-  Regs acc = partial ? Regs(start.size(), llvm::Constant::getNullValue(type)) : start;
-  int elements_a = plan.shape->a.elements(), elements_b = plan.shape->b.elements(),
-      elements_c = plan.shape->c.elements();
-  for (const MmaStep &step : plan.steps.steps) {
+// One product with tensor cores, emitted step by step.
+class TensorProduct {
+public:
+  TensorProduct(LowerCtx &c, const Op &op, MmaPlan plan)
+      : c_(c), op_(op), plan_(std::move(plan)), acc_type_(op.result()->type.dtype),
+        tile_a_(c, op.operand(0), 1, plan_.steps.k_lane_mask), tile_b_(c, op.operand(1), 0, plan_.steps.k_lane_mask) {
+    instr_ = nvvm::find_mma(plan_.shape->name, plan_.a_type, plan_.b_type, acc_type_, c.target);
+    TKC_CHECK(instr_, "mma {} of {} and {} into {} on {}", plan_.shape->name, dtype_name(plan_.a_type),
+              dtype_name(plan_.b_type), dtype_name(acc_type_), c.target.name);
+    const std::string precision = op.attrs.has("precision") ? op.attrs.s("precision") : "";
+    split_ = precision == "tf32x3" && op.operand(0)->type.dtype == DType::F32;
+    start_ = initial(c, op);
+    // Partial sums: the addend comes in after the exchange, once.
+    acc_ = partial() ? Regs(start_.size(), llvm::Constant::getNullValue(c.type(acc_type_))) : start_;
+  }
+
+  // Emits the instructions of one step along k; false if there are no more.
+  bool k_step() {
+    const std::vector<MmaStep> &steps = plan_.steps.steps;
+    if (next_ == steps.size()) return false;
+    for (int16_t k = steps[next_].k_step; next_ < steps.size() && steps[next_].k_step == k; next_++) emit(steps[next_]);
+    return true;
+  }
+
+  void end() {
+    if (partial()) {
+      exchange(c_, op_, plan_, acc_);
+      if (op_.operands.size() == 3)
+        for (int r : plan_.exchanged)
+          acc_[size_t(r)] = is_float(acc_type_) ? c_.b.CreateFAdd(start_[size_t(r)], acc_[size_t(r)])
+                                                : c_.b.CreateAdd(start_[size_t(r)], acc_[size_t(r)]);
+    }
+    finish(c_, op_, std::move(acc_));
+  }
+
+private:
+  bool partial() const { return plan_.steps.k_warp_mask != 0; }
+
+  void emit(const MmaStep &step) {
+    Operand &a = plan_.transposed ? tile_b_ : tile_a_, &b = plan_.transposed ? tile_a_ : tile_b_;
+    int elements_a = plan_.shape->a.elements(), elements_b = plan_.shape->b.elements(),
+        elements_c = plan_.shape->c.elements();
     Regs c_elements;
     for (int e = 0; e < elements_c; e++) {
       int16_t r = step.c[size_t(e)];
-      c_elements.push_back(r < 0 ? llvm::Constant::getNullValue(type) : acc[size_t(r)]);
+      c_elements.push_back(r < 0 ? llvm::Constant::getNullValue(c_.type(acc_type_)) : acc_[size_t(r)]);
     }
-    Regs words = acc_type == DType::F16 ? Regs(pack_words(c, acc_type, c_elements)) : c_elements;
+    Regs words = acc_type_ == DType::F16 ? Regs(pack_words(c_, acc_type_, c_elements)) : c_elements;
     // Small terms first: they would be lost in the large sum.
-    if (split) {
-      words = nvvm::mma(c.b, *instr, a.words(step.a, elements_a, true), b.words(step.b, elements_b), words);
-      words = nvvm::mma(c.b, *instr, a.words(step.a, elements_a), b.words(step.b, elements_b, true), words);
+    if (split_) {
+      words = nvvm::mma(c_.b, *instr_, a.words(step.a, elements_a, true), b.words(step.b, elements_b), words);
+      words = nvvm::mma(c_.b, *instr_, a.words(step.a, elements_a), b.words(step.b, elements_b, true), words);
     }
-    words = nvvm::mma(c.b, *instr, a.words(step.a, elements_a), b.words(step.b, elements_b), words);
-    if (acc_type == DType::F16) words = unpack_words(c, acc_type, words, elements_c);
+    words = nvvm::mma(c_.b, *instr_, a.words(step.a, elements_a), b.words(step.b, elements_b), words);
+    if (acc_type_ == DType::F16) words = unpack_words(c_, acc_type_, words, elements_c);
     for (int e = 0; e < elements_c; e++)
-      if (step.c[size_t(e)] >= 0) acc[size_t(step.c[size_t(e)])] = words[size_t(e)];
+      if (step.c[size_t(e)] >= 0) acc_[size_t(step.c[size_t(e)])] = words[size_t(e)];
   }
-  if (partial) {
-    exchange(c, op, plan, acc);
-    if (op.operands.size() == 3)
-      for (int r : plan.exchanged)
-        acc[size_t(r)] = is_float(acc_type) ? c.b.CreateFAdd(start[size_t(r)], acc[size_t(r)])
-                                            : c.b.CreateAdd(start[size_t(r)], acc[size_t(r)]);
-  }
-  finish(c, op, std::move(acc));
-}
+
+  LowerCtx &c_;
+  const Op &op_;
+  MmaPlan plan_;
+  DType acc_type_;
+  Operand tile_a_, tile_b_;
+  const nvvm::Mma *instr_ = nullptr;
+  bool split_ = false;
+  Regs start_, acc_;
+  size_t next_ = 0;
+};
 
 // For each element of C in turn, the products along K in ascending order. Only K inside the exact extent is visited.
 void multiply_adds(LowerCtx &c, const Op &op) {
@@ -224,15 +253,28 @@ void multiply_adds(LowerCtx &c, const Op &op) {
 
 } // namespace
 
+// Products marked `with_previous` (passes/pair_products.cpp) are emitted together with the one before, step by step
+// along k: independent instructions between dependent ones hide their latency.
 void lower_Mma(LowerCtx &c, const Op &op) {
+  if (op.attrs.i_or("with_previous", 0)) return; // done with the first of its group
   bool ieee = op.attrs.has("precision") && op.attrs.s("precision") == "ieee" && op.operand(0)->type.dtype == DType::F32;
   if (ieee || op.attrs.s("shape") == "fma") {
     multiply_adds(c, op);
     return;
   }
-  auto plan = mma_plan(op);
-  TKC_CHECK(plan.has_value(), "mma of {} with shape {}", dtype_name(op.operand(0)->type.dtype), op.attrs.s("shape"));
-  tensor_cores(c, op, *plan);
+  std::deque<TensorProduct> group;
+  const std::vector<Op *> &ops = op.block->ops;
+  for (auto i = size_t(position(&op)); i < ops.size(); i++) {
+    if (ops[i] != &op && !(ops[i]->kind == OpKind::Mma && ops[i]->attrs.i_or("with_previous", 0))) break;
+    auto plan = mma_plan(*ops[i]);
+    TKC_CHECK(plan.has_value(), "mma of {} with shape {}", dtype_name(op.operand(0)->type.dtype), op.attrs.s("shape"));
+    group.emplace_back(c, *ops[i], std::move(*plan));
+  }
+  for (bool more = true; more;) {
+    more = false;
+    for (TensorProduct &p : group) more |= p.k_step();
+  }
+  for (TensorProduct &p : group) p.end();
 }
 
 } // namespace tkc::ops

@@ -42,6 +42,7 @@ std::vector<Pass> pipeline() {
        false},
       // Loads of loops run ahead of their iteration through rings in shared memory.
       {"pipeline_loops", "loads of a loop go through a ring", pipeline_loops},
+      {"pair_products", "independent products side by side", pair_products},
       // Shared memory by live range; needs all scratch to be explicit.
       {"allocate_shared", "offsets in shared memory", allocate_shared, std::nullopt, false},
       // Needs the offsets: two buffers conflict where their bytes do.

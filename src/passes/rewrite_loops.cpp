@@ -171,10 +171,18 @@ private:
     std::vector<std::vector<Op *>> out;
     for (const RingField &field : s.fields) {
       out.emplace_back();
-      if (!field.store)
-        out.back().push_back(field.load);
-      else
+      if (!field.store) {
+        // Shared memory gives every layout, so a conversion of what was read is a read of its own.
+        bool plain = false;
+        for (const ir::Use &u : uses.of(field.load->result()))
+          if (u.op->kind == OpKind::ConvertLayout)
+            out.back().push_back(u.op);
+          else
+            plain = true;
+        if (plain) out.back().push_back(field.load);
+      } else {
         for (const ir::Use &u : uses.of(field.store->result())) out.back().push_back(u.op);
+      }
     }
     return out;
   }
@@ -258,11 +266,11 @@ private:
         op->results = {v};
         v->op = op;
         load->results.clear();
+        load->operands.clear();
         erase(load);
       }
-      if (!s.fields[field].store) continue;
-      erase(s.fields[field].store);
-      erase(s.fields[field].load);
+      if (s.fields[field].store) erase(s.fields[field].store);
+      if (!s.fields[field].load->results.empty()) erase(s.fields[field].load);
     }
   }
 

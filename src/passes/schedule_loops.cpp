@@ -1,8 +1,9 @@
 #include "passes/schedule_loops.h"
 #include "ir/op_def.h"
 #include "passes/effects.h"
+#include "passes/shared_buffers.h"
 #include <algorithm>
-#include <map>
+#include <set>
 
 namespace tkc::passes {
 
@@ -63,29 +64,17 @@ std::string name_of(const Op &load) {
 
 class Scheduler {
 public:
-  Scheduler(ir::Function &f, const ir::Target &target) : f_(f), target_(target), writes_(f) {}
+  Scheduler(ir::Function &f, const ir::Target &target)
+      : f_(f), target_(target), writes_(f), uses_(f), order_(f), buffers_(shared_buffers(f, order_)) {}
 
   FunctionSchedule run() {
-    count_scratch();
     block(f_.body);
     if (roles_pay()) give_roles();
+    give_stages();
     return std::move(out_);
   }
 
 private:
-  void count_scratch() {
-    ir::walk(f_.body, [&](const Op *op) {
-      ir::ScratchFn *scratch = ir::def(*op).scratch;
-      if (op->kind == OpKind::ScratchStore) {
-        other_ += op->attrs.get<SmemLayout>("smem").bytes;
-        for (const Value *v : op->results) stores_[v] = op;
-      } else if (scratch) {
-        other_ += scratch(*op);
-      }
-      if (op->kind == OpKind::ScratchLoad) loads_[op->operand(0)].push_back(const_cast<Op *>(op));
-    });
-  }
-
   void block(Block *b) {
     for (Op *op : b->ops) {
       if (op->kind == OpKind::InlinePtx) continue;
@@ -102,8 +91,7 @@ private:
 
   // The scratch store that is the load's only user; null: there is none.
   Op *staging_store(Op *load) {
-    if (!uses_) uses_.emplace(f_);
-    const std::vector<ir::Use> &uses = uses_->of(load->result());
+    const std::vector<ir::Use> &uses = uses_.of(load->result());
     bool only = uses.size() == 1 && uses[0].op->kind == OpKind::ScratchStore && uses[0].op->block == load->block;
     return only ? uses[0].op : nullptr;
   }
@@ -125,7 +113,6 @@ private:
     s.loop = op;
     AheadOfTime ahead(*op, f_);
     Block *body = op->regions[0];
-    int64_t freed = 0;
     for (Op *load : body->ops) {
       if (load->kind != OpKind::Load || load->result()->type.is_scalar()) continue;
       if (std::string why = reason(*load, ahead); !why.empty()) {
@@ -136,8 +123,7 @@ private:
       RingField field{load, staging_store(load), *load->result()->layout, {}, 0};
       std::vector<SmemUse> uses;
       if (field.store) {
-        for (const Op *use : loads_[field.store->result()]) uses.push_back({false, *use->result()->layout, 1});
-        freed += field.store->attrs.get<SmemLayout>("smem").bytes;
+        for (const ir::Use &u : uses_.of(field.store->result())) uses.push_back({false, *u.op->result()->layout, 1});
       } else { // its users have it as it was read
         if (vector_of(*load) * dtype_bytes(t.dtype) < 4) {
           s.left.push_back(fmt::format("`{}`: its rows cannot be copied 4 bytes at a time", name_of(*load)));
@@ -160,12 +146,48 @@ private:
     // The slots keep the alignment of their first byte under every swizzle.
     int64_t span = std::max<int64_t>(128, alignment_);
     s.stage_bytes = (s.stage_bytes + span - 1) / span * span;
-    int64_t room = target_.shared_per_block - (other_ - freed) - rings_ - 16 * kMostStages;
-    s.stages = std::min(kMostStages, room / s.stage_bytes);
-    if (s.stages < 2) return;
-    rings_ += s.stages * s.stage_bytes;
-    other_ -= freed;
     out_.loops.push_back(std::move(s));
+  }
+
+  // Slots for every ring, as many as fit, up to kMostStages: first two for each, then one more in turn. Loops that find
+  // no room for two stay synchronous. Rings of loops that follow each other share their bytes where no producer role
+  // runs ahead.
+  void give_stages() {
+    std::vector<LoopSchedule> fitting;
+    for (LoopSchedule &s : out_.loops) {
+      s.stages = 2;
+      fitting.push_back(std::move(s));
+      if (bytes(fitting) > target_.shared_per_block) fitting.pop_back();
+    }
+    for (bool more = true; more;) {
+      more = false;
+      for (LoopSchedule &s : fitting) {
+        if (s.stages == kMostStages) continue;
+        s.stages++;
+        if (bytes(fitting) <= target_.shared_per_block)
+          more = true;
+        else
+          s.stages--;
+      }
+    }
+    out_.loops = std::move(fitting);
+    if (out_.loops.empty()) out_.producer_warps = 0;
+  }
+  // Of everything in shared memory, if these loops get their rings. A producer role fills a ring from the kernel's
+  // start.
+  int64_t bytes(const std::vector<LoopSchedule> &loops) const {
+    std::set<const Op *> replaced;
+    for (const LoopSchedule &s : loops)
+      for (const RingField &field : s.fields) replaced.insert(field.store);
+    std::vector<SharedBuffer> all;
+    for (const SharedBuffer &b : buffers_)
+      if (!replaced.count(b.op)) all.push_back(b);
+    for (const LoopSchedule &s : loops) {
+      auto [begin, end] = order_.of(s.loop);
+      if (out_.producer_warps) begin = 0, end = order_.end();
+      all.push_back({s.loop, s.ring_bytes(), std::max<int64_t>(128, alignment_), begin, end});
+    }
+    return place_buffers(all, true);
   }
 
   // A producer role takes the issue of copies off the compute warps and lets each of them wait for data alone instead
@@ -212,10 +234,11 @@ private:
   ir::Function &f_;
   const ir::Target &target_;
   Writes writes_;
-  std::optional<ir::Uses> uses_;
-  std::map<const Value *, const Op *> stores_;
-  std::map<const Value *, std::vector<Op *>> loads_; // by token
-  int64_t other_ = 0, rings_ = 0, alignment_ = 16;
+  ir::Uses uses_;
+  ProgramOrder order_;
+  std::vector<SharedBuffer> buffers_;   // of the synchronous kernel
+  int64_t other_ = 0, alignment_ = 16;  // bytes of other buffers
+  std::map<const Op *, int64_t> freed_; // by loop: what its rings replace
   FunctionSchedule out_;
 };
 

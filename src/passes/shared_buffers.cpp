@@ -1,0 +1,86 @@
+#include "passes/shared_buffers.h"
+#include "ir/op_def.h"
+#include <algorithm>
+
+namespace tkc::passes {
+
+using ir::Op;
+using ir::OpKind;
+
+ProgramOrder::ProgramOrder(const ir::Function &f) { number(f.body); }
+
+void ProgramOrder::number(const ir::Block *block) {
+  for (const Op *op : block->ops) {
+    span_[op].first = clock_++;
+    for (const ir::Block *region : op->regions) number(region);
+    span_[op].second = clock_++;
+  }
+}
+
+namespace {
+// Of the first slot: the most that a field wants, so that every swizzle's bits are those of the address.
+int64_t ring_alignment(const Op &ring) {
+  int64_t most = 128;
+  for (size_t i = 0; i < ring.attrs.ints("field_offset").size(); i++)
+    most = std::max(most, ring.attrs.get<SmemLayout>(fmt::format("smem{}", i)).alignment);
+  return most;
+}
+
+} // namespace
+
+std::vector<SharedBuffer> shared_buffers(ir::Function &f, const ProgramOrder &order) {
+  std::vector<SharedBuffer> buffers;
+  std::map<const Op *, size_t> of_store;
+  ir::walk(f.body, [&](Op *op) {
+    ir::ScratchFn *scratch = ir::def(*op).scratch;
+    if (op->kind == OpKind::ScratchStore) {
+      const SmemLayout &s = op->attrs.get<SmemLayout>("smem");
+      of_store[op] = buffers.size();
+      buffers.push_back({op, s.bytes, std::max<int64_t>(16, s.alignment), order.of(op).first, order.of(op).second});
+    } else if (op->kind == OpKind::RingAlloc) {
+      of_store[op] = buffers.size();
+      buffers.push_back({op, op->attrs.i("bytes"), ring_alignment(*op), order.of(op).first, order.of(op).second});
+    } else if (op->kind == OpKind::RingFill || op->kind == OpKind::RingLoad) {
+      Op *ring = op->operand(op->kind == OpKind::RingLoad ? 0 : op->attrs.ints("sizes").size() + 1)->op, *at = op;
+      while (at->block != ring->block) at = at->block->parent;
+      SharedBuffer &b = buffers[of_store.at(ring)];
+      b.end = std::max(b.end, order.of(at).second);
+    } else if (op->kind == OpKind::ScratchLoad) {
+      Op *store = op->operand(0)->op, *at = op;
+      while (at->block != store->block) at = at->block->parent;
+      SharedBuffer &b = buffers[of_store.at(store)];
+      b.end = std::max(b.end, order.of(at).second);
+    } else if (scratch) {
+      if (int64_t bytes = scratch(*op)) buffers.push_back({op, bytes, 16, order.of(op).first, order.of(op).second});
+    }
+  });
+  return buffers;
+}
+
+int64_t place_buffers(std::vector<SharedBuffer> &buffers, bool share) {
+  std::vector<SharedBuffer *> order;
+  for (SharedBuffer &b : buffers) order.push_back(&b);
+  std::stable_sort(order.begin(), order.end(),
+                   [](const SharedBuffer *a, const SharedBuffer *b) { return a->bytes > b->bytes; });
+  std::vector<SharedBuffer *> placed;
+  int64_t total = 0;
+  for (SharedBuffer *b : order) {
+    int64_t offset = 0;
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (const SharedBuffer *o : placed) {
+        bool same_time = !share || (b->begin <= o->end && o->begin <= b->end);
+        if (same_time && offset < o->offset + o->bytes && o->offset < offset + b->bytes) {
+          offset = (o->offset + o->bytes + b->alignment - 1) / b->alignment * b->alignment;
+          moved = true;
+        }
+      }
+    }
+    b->offset = offset;
+    placed.push_back(b);
+    total = std::max(total, offset + b->bytes);
+  }
+  return (total + 15) / 16 * 16;
+}
+
+} // namespace tkc::passes

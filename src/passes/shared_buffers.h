@@ -1,0 +1,36 @@
+// Buffers in the block's shared memory and where they go; allocate_shared writes it into the IR, the loop scheduler
+// asks whether its rings would fit.
+#pragma once
+#include "ir/ir.h"
+#include <map>
+
+namespace tkc::passes {
+
+struct SharedBuffer {
+  ir::Op *op; // scratch_store, ring_alloc, or an op with scratch of its own
+  int64_t bytes, alignment;
+  int64_t begin, end; // live range, in positions of ProgramOrder
+  int64_t offset = 0;
+};
+
+// Positions of ops in program order; an op with regions covers those of everything inside.
+class ProgramOrder {
+public:
+  explicit ProgramOrder(const ir::Function &f);
+  std::pair<int64_t, int64_t> of(const ir::Op *op) const { return span_.at(op); }
+  int64_t end() const { return clock_; }
+
+private:
+  void number(const ir::Block *block);
+  std::map<const ir::Op *, std::pair<int64_t, int64_t>> span_;
+  int64_t clock_ = 0;
+};
+
+// A buffer lives from its store to its last load (the whole loop, if the load is deeper than the store); an op's own
+// scratch lives at the op.
+std::vector<SharedBuffer> shared_buffers(ir::Function &f, const ProgramOrder &order);
+// Gives each its offset, first fit, largest first; the result is the total. Two buffers share bytes only if `share` and
+// their ranges are apart.
+int64_t place_buffers(std::vector<SharedBuffer> &buffers, bool share);
+
+} // namespace tkc::passes
