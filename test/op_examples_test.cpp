@@ -29,10 +29,6 @@ static std::string program_text(const std::string &example, bool &reference) {
          ") grid (1) {\n" + body + "}\n";
 }
 
-static bool made_by_passes(K k) {
-  return k == K::ConvertLayout || k == K::ScratchStore || k == K::ScratchLoad || k == K::BlockBarrier;
-}
-
 TEST_CASE("examples compile, contain their op and run") {
   for (K kind : ir::all_ops()) {
     CAPTURE(std::string(ir::def(kind).name.s));
@@ -64,7 +60,7 @@ TEST_CASE("examples compile, contain their op and run") {
     CHECK(fn);
     if (!fn) continue;
     CHECK(!diags.has_errors());
-    bool found = made_by_passes(kind);
+    bool found = ir::made_by_passes(kind);
     ir::walk(fn->body, [&](ir::Op *op) { found |= op->kind == kind; });
     CHECK(found);
 

@@ -122,6 +122,8 @@ struct OpDef {
 
 const OpDef &def(OpKind kind);
 inline const OpDef &def(const Op &op) { return def(op.kind); }
+// Ops that no source makes: the last section of ops.def.
+inline bool made_by_passes(OpKind kind) { return kind >= OpKind::ConvertLayout; }
 std::optional<OpKind> find_op(std::string_view ir_name);
 std::vector<OpKind> find_source_ops(std::string_view source_name); // in the order of ops.def
 const std::vector<OpKind> &all_ops();

@@ -7,11 +7,6 @@ namespace tkc::ir {
 
 namespace {
 
-bool made_by_passes(OpKind kind) {
-  return kind == OpKind::ConvertLayout || kind == OpKind::ScratchStore || kind == OpKind::ScratchLoad ||
-         kind == OpKind::BlockBarrier || (kind >= OpKind::Roles && kind <= OpKind::RingLoad);
-}
-
 class Layouts {
 public:
   Layouts(const Function &f, Stage stage, Faults &faults) : f_(f), stage_(stage), faults_(faults) {}
