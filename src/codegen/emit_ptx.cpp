@@ -17,6 +17,7 @@
 #include "llvm/Target/TargetOptions.h"
 #include <chrono>
 #include <mutex>
+#include <thread>
 
 extern "C" {
 void LLVMInitializeNVPTXTargetInfo();
@@ -29,9 +30,10 @@ namespace tkc::codegen {
 
 namespace {
 
-// What LLVM reported in the running emission. LLVM's handlers are process-wide, so one emission runs at a time.
+// What LLVM reported in this thread's emission. LLVM's handlers are process-wide, so one emission (of one or more
+// threads) runs at a time.
 std::mutex emission;
-std::string llvm_error;
+thread_local std::string llvm_error;
 
 void on_fatal_error(void *, const char *reason, bool) {
   llvm_error = reason;
@@ -115,9 +117,10 @@ std::string with_comment(const std::string &ptx, std::span<const Entry> entries,
 
 std::string llvm_version() { return LLVM_VERSION_STRING; }
 
-EmitResult emit(std::span<const Entry> entries, const ir::Target &target, const EmitOptions &options) {
-  std::lock_guard lock(emission);
-  initialise_llvm();
+namespace {
+
+// One module with these entries, without the leading comment.
+EmitResult emit_module(std::span<const Entry> entries, const ir::Target &target, const EmitOptions &options) {
   EmitResult r;
   Phases phases(r);
   llvm::LLVMContext context;
@@ -151,7 +154,6 @@ EmitResult emit(std::span<const Entry> entries, const ir::Target &target, const 
   phases.done("verify");
 
   llvm_error.clear();
-  llvm::CrashRecoveryContext::Enable();
   llvm::CrashRecoveryContext recovery;
   bool survived = recovery.RunSafely([&] {
     optimise(module, *machine);
@@ -163,14 +165,64 @@ EmitResult emit(std::span<const Entry> entries, const ir::Target &target, const 
     r.ptx = generate(module, *machine);
     phases.done("emit");
   });
-  llvm::CrashRecoveryContext::Disable();
   if (!survived || !llvm_error.empty()) {
     r.error = llvm_error.empty() ? "LLVM crashed" : "LLVM: " + llvm_error;
     r.ptx.clear();
     return r;
   }
-  r.ptx = with_comment(r.ptx, entries, r, target);
   r.ok = true;
+  return r;
+}
+
+struct ModuleText {
+  std::string head, entry, tail; // directives and declarations; the entry; debug sections
+};
+ModuleText split(std::string ptx) {
+  if (size_t at = ptx.find("\t// .globl"); at != std::string::npos) ptx.erase(at, ptx.find('\n', at) + 1 - at);
+  size_t begin = ptx.find("\n.visible .entry"), end = ptx.find("\n\t.section", begin);
+  if (end == std::string::npos) end = ptx.find("\n\t.file", begin);
+  if (end == std::string::npos) end = ptx.size();
+  return {ptx.substr(ptx.find(".version"), begin - ptx.find(".version")), ptx.substr(begin, end - begin),
+          ptx.substr(end)};
+}
+
+} // namespace
+
+// The entries are independent of each other but for shared declarations: where there are only those, each is compiled
+// by a thread of its own and the texts are joined.
+EmitResult emit(std::span<const Entry> entries, const ir::Target &target, const EmitOptions &options) {
+  std::lock_guard lock(emission);
+  initialise_llvm();
+  llvm::CrashRecoveryContext::Enable();
+  struct Disable {
+    ~Disable() { llvm::CrashRecoveryContext::Disable(); }
+  } disable;
+  if (entries.size() < 2 || options.keep_llvm) {
+    EmitResult r = emit_module(entries, target, options);
+    if (r.ok) r.ptx = with_comment(r.ptx, entries, r, target);
+    return r;
+  }
+  std::vector<EmitResult> parts(entries.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < entries.size(); i++)
+    threads.emplace_back([&, i] { parts[i] = emit_module(entries.subspan(i, 1), target, options); });
+  parts[0] = emit_module(entries.subspan(0, 1), target, options);
+  for (std::thread &t : threads) t.join();
+  EmitResult r = std::move(parts[0]);
+  if (!r.ok) return r;
+  ModuleText first = split(r.ptx);
+  for (size_t i = 1; i < parts.size(); i++) {
+    if (!parts[i].ok) return std::move(parts[i]);
+    ModuleText next = split(parts[i].ptx);
+    if (next.head != first.head || next.tail != first.tail) { // constants or functions of their own
+      r = emit_module(entries, target, options);
+      if (r.ok) r.ptx = with_comment(r.ptx, entries, r, target);
+      return r;
+    }
+    first.entry += next.entry;
+    r.abis.push_back(parts[i].abis[0]);
+  }
+  r.ptx = with_comment(first.head + first.entry + first.tail, entries, r, target);
   return r;
 }
 

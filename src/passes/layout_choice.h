@@ -12,6 +12,8 @@
 #include "layout/fragments.h"
 #include "layout/reg_layout.h"
 #include <map>
+#include <tuple>
+#include <unordered_map>
 
 namespace tkc::passes {
 
@@ -20,6 +22,9 @@ struct MmaConfig {
   WarpTiling tiling;
   bool transposed = false;
   bool operator==(const MmaConfig &) const = default;
+  std::tuple<const MmaShape *, int64_t, int64_t, int64_t, bool> key() const {
+    return {shape, tiling.warps_m, tiling.warps_n, tiling.warps_k, transposed};
+  }
 };
 
 // The variables of the search.
@@ -71,26 +76,36 @@ class LayoutCost {
 public:
   LayoutCost(const ir::Target &target, const ir::Part &part, int64_t warps);
   Work pointwise(const ir::Op &op, const RegLayout &l) const;
-  Work access(const ir::Op &op, const RegLayout &l, DType t, bool store) const; // load, store, atomic
+  Work access(const ir::Op &op, const RegLayout &l, DType t, bool store); // load, store, atomic
   // The conversion of a loaded tile. Where it goes through shared memory, the load itself writes there by asynchronous
   // copies, and only the read is left.
   Work staged(const RegLayout &coalesced, const RegLayout &to, DType t);
   bool through_shared(const RegLayout &from, const RegLayout &to, DType t);
   Work reduce(const ir::Op &op, const RegLayout &operand) const;
-  Work product(const ir::Op &op, const MmaConfig &c, const RegLayout &a, const RegLayout &b,
-               const RegLayout &acc) const;
+  // A product and the layouts of its operands and result, which follow from the configuration.
+  struct Product {
+    RegLayout a, b, acc;
+    Work work;
+  };
+  const Product &product(const ir::Op &op, const MmaConfig &c);
   Work conversion(const RegLayout &from, const RegLayout &to, DType t);
   // f32 partial sums through shared memory between as many warps.
   Work exchange(int64_t registers, int64_t sharers) const;
   int64_t vector_elements(const ir::Op &op, DType t) const; // elements of the widest access of a blocked layout
 
 private:
+  Work product_work(const ir::Op &op, const MmaConfig &c, const RegLayout &a, const RegLayout &b,
+                    const RegLayout &acc) const;
+  Work access_work(const ir::Op &op, const RegLayout &l, DType t, bool store) const;
   double per_core() const { return double((warps_ + 3) / 4); } // warps of a sub-core
   const ir::Part &part_;
   int64_t warps_;
   const ir::Target &target_;
   ConvertCosts costs_;
   ConversionPlanner planner_;
+  // The search asks for the same again and again.
+  std::map<std::pair<const ir::Op *, decltype(MmaConfig().key())>, Product> products_;
+  std::map<const ir::Op *, std::unordered_map<RegLayout, Work>> accesses_;
 };
 
 // The element type that a conversion moves, and the tile's fast dims for a coalesced layout of an access.
@@ -98,6 +113,7 @@ RegLayout access_layout(const ir::Op &op, DType t, const LayoutCost &cost, int64
 // The layout with the warps of `from`, and registers and lanes in the order of `like`.
 RegLayout within_warps(const RegLayout &like, const RegLayout &from);
 RegLayout scan_layout(const ir::Op &op, int64_t warps);
+RegLayout default_layout(const ir::Type &t, int64_t warps); // blocked, vectors of up to 16 bytes along the last dim
 // Dims in `dims` held in registers only, the others spread over lanes and warps.
 RegLayout register_axes_layout(const std::vector<int64_t> &shape, const std::vector<bool> &dims, int64_t warps);
 bool in_registers_only(const RegLayout &l, const std::vector<bool> &dims);

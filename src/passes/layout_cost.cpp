@@ -72,6 +72,15 @@ int64_t LayoutCost::vector_elements(const Op &op, DType t) const {
   return vec;
 }
 
+RegLayout default_layout(const ir::Type &t, int64_t warps) {
+  std::vector<int> order;
+  for (int d = int(t.rank()) - 1; d >= 0; d--) order.push_back(d);
+  int64_t inner = t.shape.empty() ? 1 : t.shape.back();
+  int64_t vec = std::max<int64_t>(1, std::min<int64_t>(16 / dtype_bytes(t.dtype), int64_t(1) << log2_ceil(inner)));
+  while (vec > 1 && inner % vec) vec /= 2;
+  return blocked(t.shape, order, vec, warps);
+}
+
 RegLayout access_layout(const Op &op, DType t, const LayoutCost &cost, int64_t warps) {
   const auto &sizes = op.attrs.ints("sizes"), &drop = op.attrs.ints("drop");
   std::vector<int64_t> shape;
@@ -160,7 +169,13 @@ bool in_registers_only(const RegLayout &l, const std::vector<bool> &dims) {
   return true;
 }
 
-Work LayoutCost::access(const Op &op, const RegLayout &l, DType t, bool store) const {
+Work LayoutCost::access(const Op &op, const RegLayout &l, DType t, bool store) {
+  auto [it, fresh] = accesses_[&op].try_emplace(l);
+  if (fresh) it->second = access_work(op, l, t, store);
+  return it->second;
+}
+
+Work LayoutCost::access_work(const Op &op, const RegLayout &l, DType t, bool store) const {
   const auto &drop = op.attrs.ints("drop");
   bool contiguous = !drop.empty() && !drop.back() && !op.attrs.ints("gather").back();
   int dim = contiguous ? int(l.shape.size()) - 1 : -1;
@@ -209,8 +224,27 @@ Work LayoutCost::exchange(int64_t registers, int64_t sharers) const {
   return {.serial = 60 + pipe, .issue = n * (ways + 0.25 * ways) * per_core(), .shared = pipe};
 }
 
-Work LayoutCost::product(const Op &op, const MmaConfig &c, const RegLayout &a, const RegLayout &b,
-                         const RegLayout &acc) const {
+const LayoutCost::Product &LayoutCost::product(const Op &op, const MmaConfig &c) {
+  auto [it, fresh] = products_.try_emplace({&op, c.key()});
+  Product &p = it->second;
+  if (!fresh) return p;
+  const std::vector<int64_t> &a = op.operand(0)->type.shape, &b = op.operand(1)->type.shape;
+  if (c.shape) {
+    p.a = mma_operand_layout(*c.shape, Role::A, a, c.tiling, c.transposed);
+    p.b = mma_operand_layout(*c.shape, Role::B, b, c.tiling, c.transposed);
+    p.acc = mma_operand_layout(*c.shape, Role::C, op.result()->type.shape, c.tiling, c.transposed);
+  } else {
+    // Without tensor cores: the accumulator is spread over the threads, each holds its rows of A and columns of B.
+    p.acc = default_layout(op.result()->type, warps_);
+    p.a = fma_operand_layout(p.acc, false, a);
+    p.b = fma_operand_layout(p.acc, true, b);
+  }
+  p.work = product_work(op, c, p.a, p.b, p.acc);
+  return p;
+}
+
+Work LayoutCost::product_work(const Op &op, const MmaConfig &c, const RegLayout &a, const RegLayout &b,
+                              const RegLayout &acc) const {
   int64_t m = op.operand(0)->type.shape[0], k = op.operand(0)->type.shape[1], n = op.operand(1)->type.shape[1];
   double registers =
       double(a.num_regs() + b.num_regs()) * double(dtype_bytes(op.operand(0)->type.dtype)) / 4 + double(acc.num_regs());

@@ -63,15 +63,7 @@ private:
   }
   void set(const Value *v, RegLayout l) { home(v) = std::move(l); }
 
-  RegLayout default_layout(const Value *v) const {
-    std::vector<int> order;
-    for (int d = int(v->type.rank()) - 1; d >= 0; d--) order.push_back(d);
-    int64_t inner = v->type.shape.empty() ? 1 : v->type.shape.back();
-    int64_t vec =
-        std::max<int64_t>(1, std::min<int64_t>(16 / dtype_bytes(v->type.dtype), int64_t(1) << log2_ceil(inner)));
-    while (vec > 1 && inner % vec) vec /= 2;
-    return blocked(v->type.shape, order, vec, vars_.warps);
-  }
+  RegLayout default_layout(const Value *v) const { return passes::default_layout(v->type, vars_.warps); }
 
   // ---- wishes
   struct Wish {
@@ -89,16 +81,7 @@ private:
     if (!w || w->weight < weight) w = Wish{l, weight};
   }
 
-  const MmaConfig &config(const Op *op) const { return vars_.products.at(op); }
-  RegLayout operand_layout(const Op *op, Role role) const {
-    const MmaConfig &c = config(op);
-    const Value *v = role == Role::A ? op->operand(0) : role == Role::B ? op->operand(1) : op->result();
-    if (c.shape) return mma_operand_layout(*c.shape, role, v->type.shape, c.tiling, c.transposed);
-    // Without tensor cores: the accumulator is spread over the threads, each holds its rows of A and columns of B.
-    RegLayout acc = default_layout(op->result());
-    if (role == Role::C) return acc;
-    return fma_operand_layout(acc, role == Role::B, v->type.shape);
-  }
+  const LayoutCost::Product &product_of(const Op *op) { return cost_.product(*op, vars_.products.at(op)); }
 
   void wish_block(Block *block, double weight) {
     for (size_t i = block->ops.size(); i-- > 0;) wish_op(block->ops[i], weight);
@@ -108,9 +91,9 @@ private:
     const ir::OpDef &d = ir::def(*op);
     switch (op->kind) {
     case OpKind::Mma:
-      wish_for(op->operand(0), operand_layout(op, Role::A), weight);
-      wish_for(op->operand(1), operand_layout(op, Role::B), weight);
-      if (op->operands.size() > 2) wish_for(op->operand(2), operand_layout(op, Role::C), 2 * weight);
+      wish_for(op->operand(0), product_of(op).a, weight);
+      wish_for(op->operand(1), product_of(op).b, weight);
+      if (op->operands.size() > 2) wish_for(op->operand(2), product_of(op).acc, 2 * weight);
       return;
     case OpKind::For: {
       Block *body = op->regions[0];
@@ -126,7 +109,7 @@ private:
           // The layout of a product's own accumulator comes back to the argument through the yield.
           Value *y = yield->operand(i);
           if (y->op && y->op->kind == OpKind::Mma && !wish(body->args[i + 1]))
-            wish_for(body->args[i + 1], operand_layout(y->op, Role::C), inner * 0.5);
+            wish_for(body->args[i + 1], product_of(y->op).acc, inner * 0.5);
         }
       }
       for (size_t i = 0; i < op->results.size(); i++)
@@ -391,12 +374,12 @@ private:
   }
 
   void product(Op *op) {
-    RegLayout a = operand_layout(op, Role::A), b = operand_layout(op, Role::B), c = operand_layout(op, Role::C);
-    require(op, 0, a);
-    require(op, 1, b);
-    if (op->operands.size() > 2) require(op, 2, c);
-    add(op, cost_.product(*op, config(op), a, b, c));
-    set(op->result(), c);
+    const LayoutCost::Product &p = product_of(op);
+    require(op, 0, p.a);
+    require(op, 1, p.b);
+    if (op->operands.size() > 2) require(op, 2, p.acc);
+    add(op, p.work);
+    set(op->result(), p.acc);
   }
 
   // Result of slice, insert, concat: the changed dims sit in registers unless the piece is a sub-tile of the registers.

@@ -4,7 +4,7 @@
 //
 //   for i in lo : hi step d {             %r = ring_alloc {stages = S}
 //     %x = load t[i ..]                   ring_fill t[lo + 0 d ..] -> item 0 if it exists; ring_publish 0
-//     %b = scratch_store %x               ..  S - 1 items
+//     %b = scratch_store %x               ..  S - 1 items, in a loop
 //     %y = scratch_load %b         ->     for i, c in lo : hi step d {       c counts from 0
 //     .. %y ..                              ring_wait c                      and every thread has read item c - 1
 //   }                                       ring_fill t[i + (S-1) d ..] -> item c + S - 1 if it exists; ring_publish
@@ -58,10 +58,11 @@ public:
       fill(s, ring, at, counter, enabled);
       make(OpKind::RingPublish, {ring, counter}, {});
     };
-    for (int64_t j = 0; j < s.stages - 1; j++) {
-      fill_if(iv, integer(DType::U32, j));
-      iv = make(OpKind::Add, {iv, step}, {});
-    }
+    if (s.stages == 2)
+      fill_if(iv, integer(DType::U32, 0));
+    else
+      prologue(s.stages - 1, iv, step, fill_if);
+    b_.set_before(loop);
     Value *distance = make(OpKind::Mul, {step, integer(step->type.dtype, s.stages - 1)}, {});
     Value *counter = carry_counter(loop);
     b_.set_before(body->ops.front());
@@ -128,6 +129,31 @@ private:
     Value *some = make(OpKind::Max, {span, integer(DType::I64, 0)}, {});
     Value *up = make(OpKind::Add, {some, make(OpKind::Sub, {wide, integer(DType::I64, 1)}, {})}, {});
     return cast(make(OpKind::Div, {up, wide}, {}), DType::U32);
+  }
+
+  // fill(lo), fill(lo + step), .. as a loop: the code of a copy stands once.
+  template <typename F> void prologue(int64_t items, Value *lo, Value *step, F &&fill) {
+    std::vector<Value *> operands = {integer(DType::U32, 0), integer(DType::U32, items), integer(DType::U32, 1), lo};
+    Op *loop = b_.create_typed(OpKind::For, operands, {lo->type}, {}, loc_);
+    loop->result()->layout = layout_;
+    Block *body = new_body(loop, {Type::scalar(DType::U32), lo->type});
+    b_.set_block(body);
+    fill(body->args[1], body->args[0]);
+    Value *next = make(OpKind::Add, {body->args[1], step}, {});
+    b_.create_typed(OpKind::Yield, {next}, {}, {}, loc_);
+  }
+
+  Block *new_body(Op *loop, const std::vector<Type> &args) {
+    Block *body = f_.new_block(loop);
+    loop->regions = {body};
+    for (const Type &t : args) {
+      Value *arg = f_.new_value(t);
+      arg->block = body;
+      arg->index = int64_t(body->args.size());
+      arg->layout = layout_;
+      body->args.push_back(arg);
+    }
+    return body;
   }
 
   // Gives a loop one more carried scalar that counts its iterations from 0.
@@ -236,15 +262,7 @@ private:
     operands.push_back(integer(DType::U32, 0));
     Op *loop = b_.create_typed(OpKind::For, operands, {Type::scalar(DType::U32)}, {}, s.loop->loc);
     loop->result()->layout = layout_;
-    Block *copies = f_.new_block(loop);
-    loop->regions = {copies};
-    for (const Type &t : {operands[0]->type, Type::scalar(DType::U32)}) {
-      Value *arg = f_.new_value(t);
-      arg->block = copies;
-      arg->index = int64_t(copies->args.size());
-      arg->layout = layout_;
-      copies->args.push_back(arg);
-    }
+    Block *copies = new_body(loop, {operands[0]->type, Type::scalar(DType::U32)});
     b_.set_block(copies);
     Value *iv = copies->args[0], *counter = copies->args[1];
     make(OpKind::RingAcquire, {ring, counter}, {});
