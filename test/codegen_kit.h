@@ -4,6 +4,7 @@
 #include "emu/emu.h"
 #include "ir/verify.h"
 #include "ir_kit.h"
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <set>

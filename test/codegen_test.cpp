@@ -4,6 +4,7 @@
 #include "codegen_kit.h"
 #include "ir/parse.h"
 #include "layout/fragments.h"
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>

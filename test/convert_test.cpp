@@ -5,6 +5,7 @@
 #include "layout/smem_layout.h"
 #include "layout_random.h"
 #include "layout_sim.h"
+#include <algorithm>
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -8,6 +8,7 @@
 #include "passes/facts.h"
 #include "passes/poly.h"
 #include "passes/prover.h"
+#include <algorithm>
 #include <set>
 #include <unordered_map>
 

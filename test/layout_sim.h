@@ -2,6 +2,7 @@
 // definitions of the instructions and without the layout algebra.
 #pragma once
 #include "layout/convert.h"
+#include <algorithm>
 #include <bit>
 #include <map>
 #include <set>

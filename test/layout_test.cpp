@@ -1,6 +1,7 @@
 #include "layout/fragments.h"
 #include "layout/reg_layout.h"
 #include "layout_random.h"
+#include <algorithm>
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <map>

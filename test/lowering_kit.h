@@ -11,6 +11,7 @@
 #include "layout_random.h"
 #undef Random
 #include "ops/scratch.h"
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>

@@ -1,5 +1,6 @@
 // Lowerings of memory, products, reductions, scans, atomics and conversions.
 #include "lowering_kit.h"
+#include <algorithm>
 
 using namespace tkc;
 using namespace tkc::test;

@@ -3,6 +3,7 @@
 #include "runtime/generators.h"
 #include "runtime/host_tensor.h"
 #include "runtime/parallel.h"
+#include <algorithm>
 #include <cmath>
 #include <doctest/doctest.h>
 #include <limits>

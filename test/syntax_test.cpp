@@ -3,6 +3,7 @@
 #include "syntax/literals.h"
 #include "syntax/parse.h"
 #include "syntax/print_ast.h"
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

@@ -1,5 +1,6 @@
 #include "cli/cli.h"
 #include "ir/target.h"
+#include <algorithm>
 
 namespace tkc::cli {
 

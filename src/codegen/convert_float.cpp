@@ -2,6 +2,7 @@
 #include "codegen/nvvm.h"
 #include "support/check.h"
 #include "llvm/IR/IntrinsicsNVPTX.h"
+#include <algorithm>
 #include <limits>
 
 namespace tkc::codegen {

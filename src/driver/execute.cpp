@@ -1,5 +1,6 @@
 #include "driver/execute.h"
 #include "interp/interp.h"
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <thread>

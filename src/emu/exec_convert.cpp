@@ -4,6 +4,7 @@
 #include "emu/lanes.h"
 #include "emu/number.h"
 #include "support/dtype.h"
+#include <algorithm>
 #include <cfenv>
 
 namespace tkc::emu {

@@ -1,6 +1,7 @@
 // Integer arithmetic: add, sub, mul, mad (with carry and wide forms), div, rem, abs, neg, min, max, sad, dp4a, dp2a.
 #include "emu/families.h"
 #include "emu/lanes.h"
+#include <algorithm>
 #include <limits>
 
 namespace tkc::emu {

@@ -3,6 +3,7 @@
 #include "emu/families.h"
 #include "emu/lanes.h"
 #include "emu/number.h"
+#include <algorithm>
 #include <cmath>
 
 namespace tkc::emu {

@@ -11,6 +11,7 @@
 #include "emu/lanes.h"
 #include "emu/number.h"
 #include "support/dtype.h"
+#include <algorithm>
 #include <limits>
 
 namespace tkc::emu {

@@ -4,6 +4,7 @@
 #include "emu/copy.h"
 #include "emu/lanes.h"
 #include "emu/tensor_map.h"
+#include <algorithm>
 #include <cstring>
 
 namespace tkc::emu {

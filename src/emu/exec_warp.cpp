@@ -4,6 +4,7 @@
 #include "emu/families.h"
 #include "emu/lanes.h"
 #include "emu/number.h"
+#include <algorithm>
 
 namespace tkc::emu {
 

@@ -2,6 +2,7 @@
 // too; the meaning of an opcode is the decoder's business (decode.h).
 #include "emu/ptx_ast.h"
 #include "emu/ptx_lexer.h"
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 #include "interp/interp.h"
+#include <algorithm>
 #include <thread>
 #include <unordered_map>
 #include <unordered_set>

@@ -1,4 +1,5 @@
 #include "ir/verify_rules.h"
+#include <algorithm>
 #include <unordered_set>
 
 namespace tkc::ir {

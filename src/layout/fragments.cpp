@@ -1,6 +1,7 @@
 #include "layout/fragments.h"
 #include "layout/f2.h"
 #include "support/check.h"
+#include <algorithm>
 
 namespace tkc {
 

@@ -1,6 +1,7 @@
 // The elements of one access (load, store, atomic): which tensor element stands behind each element of the tile.
 #pragma once
 #include "ops/common.h"
+#include <algorithm>
 
 namespace tkc::ops {
 

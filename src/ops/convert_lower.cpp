@@ -5,6 +5,7 @@
 #include "ops/lowering.h"
 #include "ops/shared_side.h"
 #include "support/check.h"
+#include <algorithm>
 #include <map>
 
 namespace tkc::ops {

@@ -9,6 +9,7 @@
 #include "codegen/nvvm.h"
 #include "ops/lowering.h"
 #include "support/check.h"
+#include <algorithm>
 #include <functional>
 #include <limits>
 

@@ -1,6 +1,7 @@
 // Loads, stores and views of global memory.
 #include "codegen/access.h"
 #include "ops/lowering.h"
+#include <algorithm>
 #include <bit>
 
 namespace tkc::ops {

@@ -4,6 +4,7 @@
 #include "ops/lowering.h"
 #include "ops/scratch.h"
 #include "support/check.h"
+#include <algorithm>
 #include <deque>
 #include <map>
 

@@ -1,6 +1,7 @@
 // Reductions of one axis: sums, extrema, quantifiers and their positions.
 #include "ops/combine.h"
 #include "ops/scratch.h"
+#include <algorithm>
 
 namespace tkc::ops {
 

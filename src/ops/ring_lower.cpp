@@ -2,6 +2,7 @@
 #include "ops/lowering.h"
 #include "ops/shared_side.h"
 #include "support/check.h"
+#include <algorithm>
 
 namespace tkc::ops {
 

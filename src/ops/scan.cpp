@@ -1,6 +1,7 @@
 // Running results along an axis.
 #include "ops/combine.h"
 #include "ops/scratch.h"
+#include <algorithm>
 
 namespace tkc::ops {
 

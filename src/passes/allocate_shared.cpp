@@ -9,6 +9,7 @@
 #include "ir/op_def.h"
 #include "passes/passes.h"
 #include "passes/shared_buffers.h"
+#include <algorithm>
 
 namespace tkc::passes {
 

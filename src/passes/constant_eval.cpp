@@ -1,4 +1,5 @@
 #include "passes/constant_eval.h"
+#include <algorithm>
 #include <cmath>
 
 namespace tkc::passes {

@@ -1,6 +1,7 @@
 #include "passes/dim_classes.h"
 #include "ir/op_def.h"
 #include "layout/reg_layout.h"
+#include <algorithm>
 
 namespace tkc::passes {
 

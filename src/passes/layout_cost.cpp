@@ -7,6 +7,7 @@
 #include "layout/convert.h"
 #include "layout/global_access.h"
 #include "passes/layout_choice.h"
+#include <algorithm>
 #include <cmath>
 
 namespace tkc::passes {

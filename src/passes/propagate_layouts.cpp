@@ -8,6 +8,7 @@
 // tells. Limits: one home per value; a second layout is a conversion at the use (apply_layouts shares equal ones).
 #include "ir/op_def.h"
 #include "passes/layout_choice.h"
+#include <algorithm>
 #include <cmath>
 
 namespace tkc::passes {

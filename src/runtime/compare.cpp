@@ -1,5 +1,6 @@
 #include "runtime/compare.h"
 #include "runtime/parallel.h"
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>

@@ -1,4 +1,5 @@
 #include "runtime/device.h"
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <thread>

@@ -1,5 +1,6 @@
 #include "runtime/host_tensor.h"
 #include "runtime/parallel.h"
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>

@@ -2,6 +2,7 @@
 #include "ir/size_expr.h"
 #include "ir/target.h"
 #include "sema/elaborate.h"
+#include <algorithm>
 #include <cmath>
 
 namespace tkc::sema {

@@ -1,5 +1,6 @@
 #include "support/dtype.h"
 #include "support/check.h"
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>

@@ -1,6 +1,7 @@
 // cvt. Oracles: support/dtype.h, the host's conversions in the same rounding mode, hand-computed values.
 #include "helper.h"
 #include "support/dtype.h"
+#include <algorithm>
 #include <cfenv>
 
 using namespace emu_test;

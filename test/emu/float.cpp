@@ -3,6 +3,7 @@
 #include "emu/number.h"
 #include "helper.h"
 #include "support/dtype.h"
+#include <algorithm>
 #include <cfenv>
 
 using namespace emu_test;

@@ -1,4 +1,5 @@
 #include "helper.h"
+#include <algorithm>
 
 using namespace emu_test;
 

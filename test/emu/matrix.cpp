@@ -2,6 +2,7 @@
 // here as the tables of the PTX manual have it, element by element and apart from the emulator's formulas.
 #include "helper.h"
 #include "support/dtype.h"
+#include <algorithm>
 #include <array>
 
 using namespace emu_test;

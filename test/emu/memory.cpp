@@ -1,5 +1,6 @@
 // ld, st, atom, red, address spaces, variables, and the errors of memory accesses.
 #include "helper.h"
+#include <algorithm>
 
 using namespace emu_test;
 

@@ -4,6 +4,7 @@
 #include "runtime/json_reader.h"
 #include "runtime/npy.h"
 #include "runtime/safetensors.h"
+#include <algorithm>
 #include <cstring>
 #include <doctest/doctest.h>
 #include <filesystem>

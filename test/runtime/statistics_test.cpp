@@ -1,6 +1,7 @@
 // The benchmark convention and its statistics, on a synthetic clock.
 #include "runtime/bench.h"
 #include "runtime/generators.h"
+#include <algorithm>
 #include <cmath>
 #include <doctest/doctest.h>
 

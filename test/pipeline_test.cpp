@@ -1,0 +1,161 @@
+// What the compiler decides for the samples: layouts of the KDA chain, and which loops run through rings.
+#include "driver/compile.h"
+#include "ir/op_def.h"
+#include "ir/print.h"
+#include <doctest/doctest.h>
+#include <fstream>
+#include <sstream>
+
+using namespace tkc;
+
+namespace {
+
+std::string read(const std::string &path) {
+  std::ifstream in(path);
+  REQUIRE(in);
+  std::stringstream s;
+  s << in.rdbuf();
+  return s.str();
+}
+
+struct Compiled {
+  SourceManager sources;
+  Diagnostics diags{sources};
+  std::unique_ptr<sema::Program> program;
+  std::unique_ptr<driver::CompiledKernel> kernel;
+};
+
+std::unique_ptr<Compiled> compile(const std::string &sample, const std::string &target,
+                                  std::vector<std::pair<std::string, std::string>> params = {}) {
+  auto c = std::make_unique<Compiled>();
+  c->program =
+      sema::Program::load(c->sources.add(sample + ".tk", read(TKC_SOURCE_DIR "/samples/" + sample + ".tk")), c->diags);
+  INFO(c->diags.render_all());
+  REQUIRE(c->program);
+  sema::InstanceSpec spec;
+  for (auto &[name, value] : params) spec.params.emplace(name, value);
+  driver::CompileOptions options;
+  options.target = ir::find_target(target);
+  REQUIRE(options.target);
+  c->kernel = driver::compile_kernel(*c->program, *c->program->find(sample, ast::FunctionKind::Kernel), spec, options,
+                                     c->diags);
+  INFO(c->diags.render_all());
+  REQUIRE(c->kernel);
+  return c;
+}
+
+// The text of the aligned entry's loop that has the most products.
+std::string main_loop(const std::string &ptx, const std::string &entry) {
+  size_t begin = ptx.find(".visible .entry " + entry + "(");
+  size_t end = ptx.find(".visible .entry", begin + 1);
+  std::string text = ptx.substr(begin, end - begin), best;
+  auto count = [](const std::string &s, const std::string &what) {
+    int64_t n = 0;
+    for (size_t at = s.find(what); at != std::string::npos; at = s.find(what, at + 1)) n++;
+    return n;
+  };
+  // Innermost loops: from a label to the branch back to it, without another such pair inside.
+  std::map<std::string, size_t> labels;
+  for (size_t at = text.find("$L__BB"); at != std::string::npos; at = text.find("$L__BB", at + 1)) {
+    size_t stop = text.find_first_of(":;, \n", at);
+    std::string label = text.substr(at, stop - at);
+    if (text[stop] == ':')
+      labels[label] = at;
+    else if (labels.count(label)) {
+      std::string body = text.substr(labels[label], at - labels[label]);
+      if (count(body, "mma.sync") > count(best, "mma.sync")) best = body;
+    }
+  }
+  return best;
+}
+
+int64_t occurrences(const std::string &text, const std::string &what) {
+  int64_t n = 0;
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) n++;
+  return n;
+}
+
+const ir::Op *main_for(const ir::Function &f) {
+  const ir::Op *found = nullptr;
+  int64_t most = 0;
+  ir::walk(f.body, [&](const ir::Op *op) {
+    if (op->kind != ir::OpKind::For) return;
+    int64_t n = 0;
+    for (const ir::Op *o : op->regions[0]->ops) n += o->kind == ir::OpKind::Mma;
+    if (n > most) most = n, found = op;
+  });
+  return found;
+}
+
+} // namespace
+
+TEST_CASE("kda_chain on an H200: the state transposed in registers, an A operand for ever") {
+  auto c = compile("kda_chain", "sm_90");
+  const ir::Function &f = *c->kernel->function;
+  CHECK(f.warps == 2); // 16 of the 32 columns each, all of K
+  const ir::Op *loop = main_for(f);
+  REQUIRE(loop);
+  int64_t products = 0;
+  for (const ir::Op *op : loop->regions[0]->ops) {
+    CHECK(op->kind != ir::OpKind::ConvertLayout);
+    if (op->kind != ir::OpKind::Mma) continue;
+    products++;
+    CHECK(op->attrs.i("transposed") == 1);
+    CHECK(op->attrs.ints("tiling") == std::vector<int64_t>{1, 2, 1});
+  }
+  CHECK(products == 4);
+  // kp S and qp S: 8 steps of K x 4 tiles of C each; aq r: 2 x 4; ak^T r: 2 x 16. The hand-written kernel skips two of
+  // aq's, which is triangular there. Factors are read four 8x8 matrices at a time: 16 + 16 + 4 + 16, and v 2 + 2.
+  std::string body = main_loop(c->kernel->code.ptx, "kda_chain");
+  CHECK(occurrences(body, "mma.sync") == 104);
+  CHECK(occurrences(body, "ldmatrix.sync.aligned.m8n8.x4") == 56); // with v, and o on its way to memory
+  CHECK(occurrences(body, "bar.sync") == 0);
+}
+
+TEST_CASE("kda_chain on GeForce: K over warps") {
+  auto c = compile("kda_chain", "sm_120");
+  const ir::Function &f = *c->kernel->function;
+  CHECK(f.warps == 4);
+  const ir::Op *loop = main_for(f);
+  REQUIRE(loop);
+  std::vector<std::vector<int64_t>> tilings;
+  for (const ir::Op *op : loop->regions[0]->ops)
+    if (op->kind == ir::OpKind::Mma) {
+      tilings.push_back(op->attrs.ints("tiling"));
+      CHECK(op->attrs.i("transposed") == 1);
+    }
+  // The state's K lies over two pairs of warps: partial sums of kp S and qp S are added up, ak^T r needs no exchange.
+  std::vector<std::vector<int64_t>> expected = {{1, 2, 2}, {1, 2, 2}, {2, 2, 1}, {2, 2, 1}};
+  CHECK(tilings == expected);
+}
+
+TEST_CASE("loops of the samples run through rings") {
+  struct Row {
+    const char *sample, *target;
+    std::vector<std::string> rings; // "stages transport: tensors"
+  };
+  const Row table[] = {
+      {"gemm", "sm_80", {"4 cp_async: a b"}},
+      {"gemm", "sm_90", {"4 cp_async: a b"}},
+      {"gemm", "sm_120", {"3 cp_async: a b"}},
+      {"attention", "sm_80", {"4 cp_async: k v", "4 cp_async: k v"}},
+      {"attention", "sm_90", {"4 cp_async: k v", "4 cp_async: k v"}},
+      {"attention", "sm_120", {"3 cp_async: k v", "3 cp_async: k v"}},
+      {"kda_chain", "sm_80", {"4 mbarrier: beta v kp qp aq eg ak"}},
+      {"kda_chain", "sm_90", {"4 mbarrier: beta v kp qp aq eg ak"}},
+      {"kda_chain", "sm_120", {"2 mbarrier: beta v kp qp aq eg ak"}},
+  };
+  for (const Row &row : table) {
+    CAPTURE(row.sample);
+    CAPTURE(row.target);
+    auto c = compile(row.sample, row.target);
+    std::vector<std::string> rings;
+    ir::walk(c->kernel->function->body, [&](const ir::Op *op) {
+      if (op->kind != ir::OpKind::RingAlloc) return;
+      std::string text = op->attrs.s("schedule");
+      rings.push_back(
+          fmt::format("{} {}:{}", op->attrs.i("stages"), op->attrs.s("transport"), text.substr(text.find(':') + 1)));
+    });
+    CHECK(rings == row.rings);
+  }
+}
