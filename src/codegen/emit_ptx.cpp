@@ -154,6 +154,7 @@ EmitResult emit(std::span<const Entry> entries, const ir::Target &target, const 
   llvm::CrashRecoveryContext::Enable();
   llvm::CrashRecoveryContext recovery;
   bool survived = recovery.RunSafely([&] {
+    if (options.fail) llvm::report_fatal_error("a fatal error was asked for");
     optimise(module, *machine);
     phases.done("optimise");
     if (options.keep_llvm) {
