@@ -1,8 +1,11 @@
 #include "driver/bench.h"
 #include "cli/cli.h"
+#include "cli/progress.h"
+#include "driver/bench_files.h"
 #include "ir/target.h"
-#include "runtime/file_io.h"
+#include "runtime/nvml.h"
 #include "support/json.h"
+#include "support/stop.h"
 
 namespace tkc::cli {
 
@@ -10,80 +13,183 @@ namespace {
 struct Options {
   Common common;
   std::string only_case, json;
-  int64_t max_registers = 0;
+  std::vector<std::string> compare;
+  int64_t max_registers = 0, rounds = 1;
+  double timeout = 0, threshold = 5;
 };
 
-int run(const Options &o) {
-  Session s(o.common);
-  if (!s.load()) return kDiagnostics;
-  Chosen chosen = choose_executor("gpu");
-  if (chosen.exit) return chosen.exit;
-  driver::VerifyOptions v;
-  v.executor = driver::Executor::Gpu;
-  v.device = chosen.device.get();
-  v.compile.target = s.target(chosen.device.get());
-  if (!v.compile.target) return kUsage;
-  auto spec = s.overrides();
-  auto kernels = s.kernels();
-  if (!spec || kernels.empty()) return kDiagnostics;
-  v.overrides = *spec;
-  v.compile.max_registers = o.max_registers;
-  v.only_case = o.only_case;
-  int exit = kOk;
-  Json list = Json::array();
-  for (const ast::Function *k : kernels) {
-    const ast::Check *check = s.program->check_for(k->name.text, true);
-    if (!check) continue;
-    for (const driver::BenchResult &r : driver::bench_kernel(*s.program, *k, *check, v, s.diags)) {
-      std::string name = r.kernel + "." + r.name;
-      Json j = Json::object();
-      j.set("kernel", r.kernel).set("case", r.name);
-      if (!r.error.empty()) {
-        fmt::print(stderr, "{}: {}\n", name, r.error);
-        exit = kDiagnostics;
-        continue;
-      }
-      std::string rates;
-      for (const auto &[what, n] : r.counts) {
-        if (what == "bytes") rates += fmt::format("  {:.3f} TB/s", n / r.seconds * 1e-12);
-        if (what == "flops") rates += fmt::format("  {:.1f} TFLOP/s", n / r.seconds * 1e-12);
-        j.set(what, n);
-      }
-      fmt::print("{:<32} {:>10.2f} us{}  ({} groups, {}, {} registers, {} local bytes, {} blocks/SM)\n", name,
-                 r.seconds * 1e6, rates, r.groups, r.entry, r.registers, r.local_bytes, r.blocks_per_sm);
-      j.set("seconds", r.seconds)
-          .set("groups", r.groups)
-          .set("registers", r.registers)
-          .set("local_bytes", r.local_bytes);
-      list.push(std::move(j));
-    }
-  }
-  s.print_diagnostics();
-  if (s.diags.has_errors()) return kDiagnostics;
-  if (!o.json.empty()) {
-    std::string text = Json::object()
-                           .set("gpu", chosen.device->info().name)
-                           .set("target", v.compile.target->name)
-                           .set("results", std::move(list))
-                           .dump() +
-                       "\n";
-    if (Status w = write_file(o.json, std::span(reinterpret_cast<const uint8_t *>(text.data()), text.size())); !w) {
-      fmt::print(stderr, "tkc: {}\n", w.error());
-      return kDiagnostics;
-    }
-  }
-  return exit;
+int compare_files(const Options &o) {
+  auto changes = driver::compare_bench_files(o.compare[0], o.compare[1]);
+  if (!changes) return print_error(changes.failed());
+  double threshold = o.threshold / 100;
+  fmt::print("{}", driver::to_string(*changes, threshold));
+  bool worse = driver::has_regression(*changes, threshold);
+  fmt::print("{} by more than {} %\n", worse ? "something is slower" : "nothing is slower", o.threshold);
+  return worse ? kMissed : kOk;
 }
+
+class Bench {
+public:
+  explicit Bench(const Options &o) : o_(o), s_(o.common) {}
+
+  int run() {
+    if (!s_.load()) return kDiagnostics;
+    auto spec = s_.overrides();
+    if (!spec) return kDiagnostics;
+    auto kernels = s_.kernels();
+    if (kernels.empty()) return kDiagnostics;
+    auto settings = driver::expand_sweep(spec->params);
+    if (!settings) return print_error(settings.failed());
+    chosen_ = choose_executor("gpu");
+    if (chosen_.exit) return chosen_.exit;
+    options_.executor = driver::Executor::Gpu;
+    options_.device = chosen_.device.get();
+    options_.compile.target = choose_target(o_.common, chosen_.device.get(), exit_);
+    if (!options_.compile.target) return exit_;
+    options_.compile.max_registers = o_.max_registers;
+    options_.limit_seconds = o_.timeout;
+    GpuMonitor monitor(chosen_.device->info());
+    MachineCard card = machine_card(chosen_.device->info(), monitor);
+    bool any = false;
+    for (const ast::Function *k : kernels) {
+      const ast::Check *check = s_.program->check_for(k->name.text, true);
+      if (!check) continue;
+      for (const ast::Case &c : check->cases) {
+        if (!o_.only_case.empty() && c.name.text != o_.only_case) continue;
+        any = true;
+        if (!stop_) bench_one(*k, *check, c, *settings);
+      }
+    }
+    progress_.clear();
+    s_.print_diagnostics();
+    if (s_.diags.has_errors()) return finish(chosen_, kDiagnostics);
+    if (!any) {
+      fmt::print(stderr, "tkc: {}\n",
+                 o_.only_case.empty() ? "there is no bench block with a case"
+                                      : fmt::format("no bench block has a case `{}`", o_.only_case));
+      return finish(chosen_, kDiagnostics);
+    }
+    card.after = monitor.state();
+    fmt::print("{}", card.to_string());
+    if (!o_.json.empty())
+      if (int e = write_json(o_.json, json(card))) return finish(chosen_, e);
+    return finish(chosen_, exit_);
+  }
+
+private:
+  void bench_one(const ast::Function &kernel, const ast::Check &check, const ast::Case &c,
+                 const std::vector<driver::Setting> &settings) {
+    auto spec = sema::evaluate_case(*s_.program, kernel, check, c, s_.diags);
+    if (!spec) {
+      stop_ = true;
+      return;
+    }
+    std::vector<driver::BenchRow> rows;
+    for (size_t i = 0; i < settings.size() && !stop_; i++) {
+      std::string name = kernel.name.text + "." + c.name.text;
+      progress_.show(
+          fmt::format("timing {} {} ({} of {})", name, driver::setting_text(settings[i]), i + 1, settings.size()));
+      rows.push_back(
+          driver::bench_case(*s_.program, kernel, check, *spec, options_, settings[i], o_.rounds, s_.sources));
+      driver::BenchRow &r = rows.back();
+      progress_.clear();
+      if (!r.fits() && r.kind == ErrorKind::Interrupted) {
+        rows.pop_back();
+        break;
+      }
+      if (!r.fits() && r.kind != ErrorKind::Failure) { // a hanging kernel takes the GPU with it
+        exit_ = exit_code(r.kind);
+        stop_ = true;
+      }
+      if (settings.size() == 1) print_row(r);
+      list_.push(r.to_json());
+    }
+    if (stop_requested()) {
+      exit_ = kInterrupted;
+      stop_ = true;
+    }
+    if (settings.size() > 1 && !rows.empty()) print_sweep(rows);
+  }
+
+  void print_row(const driver::BenchRow &r) {
+    std::string name = r.kernel + "." + r.name;
+    if (!r.fits()) {
+      fmt::print(stderr, "{}: {}\n", name, r.reason);
+      if (exit_ == kOk) exit_ = kDiagnostics;
+      return;
+    }
+    std::string spread;
+    if (r.samples.size() > 1)
+      spread = fmt::format("  spread {:.2f}% of {} rounds", summarize(r.samples).spread * 100, r.samples.size());
+    if (r.drifts()) spread += ", drifting";
+    fmt::print("{:<32} {:>10.2f} us{}{}  ({} groups, {}, {} registers, {} local bytes, {} blocks/SM)\n", name,
+               r.seconds() * 1e6, r.rates(), spread, r.groups, r.entry, r.registers, r.local_bytes, r.blocks_per_sm);
+    std::fflush(stdout);
+  }
+
+  void print_sweep(const std::vector<driver::BenchRow> &rows) {
+    fmt::print("{}.{}\n{}", rows[0].kernel, rows[0].name, driver::sweep_table(rows));
+    std::string more;
+    if (!o_.common.arch.empty()) more += "--arch " + o_.common.arch;
+    if (o_.max_registers) more += fmt::format("{}--maxnreg {}", more.empty() ? "" : " ", o_.max_registers);
+    std::string fastest = driver::fastest_command(rows, o_.common.file, more);
+    if (fastest.empty()) {
+      fmt::print("no configuration fits\n");
+      if (exit_ == kOk) exit_ = kDiagnostics;
+      return;
+    }
+    fmt::print("fastest: {}\n", fastest);
+  }
+
+  Json json(const MachineCard &card) const {
+    Json j = Json::object();
+    j.set("format", "tkc-bench").set("version", 1).set("tkc", TKC_VERSION).set("source", o_.common.file);
+    j.set("target", options_.compile.target->name).set("machine", card.to_json());
+    return j.set("interrupted", exit_ == kInterrupted).set("results", list_);
+  }
+
+  const Options &o_;
+  Session s_;
+  Chosen chosen_;
+  driver::VerifyOptions options_;
+  Progress progress_;
+  Json list_ = Json::array();
+  int exit_ = kOk;
+  bool stop_ = false;
+};
 } // namespace
 
 void setup_bench(CLI::App &app, int &exit) {
   auto o = std::make_shared<Options>();
   CLI::App *sub = app.add_subcommand("bench", "time kernels on the GPU by the benchmark convention");
   add_common(*sub, o->common);
+  sub->get_option("FILE")->required(false);
+  sub->get_option("--param")->description(
+      "compile-time parameter, NAME=VALUE; NAME=V,V,.. measures every combination and gives a table");
   sub->add_option("--case", o->only_case, "one case");
-  sub->add_option("--maxnreg", o->max_registers, "registers per thread at most");
+  sub->add_option("--rounds", o->rounds, "complete runs of the convention; the median counts (default 1)")
+      ->check(CLI::PositiveNumber);
+  sub->add_option("--maxnreg", o->max_registers, "registers per thread at most")->check(CLI::Range(1, 255));
+  sub->add_option("--timeout", o->timeout, "seconds that one run of the convention may take (default 60); exit 5")
+      ->check(CLI::PositiveNumber);
   sub->add_option("--json", o->json, "results as JSON into this file");
-  sub->callback([o, &exit] { exit = run(*o); });
+  sub->add_option("--compare", o->compare, "OLD NEW: compares two files of --json; exit 6 if something is slower")
+      ->expected(2);
+  sub->add_option("--threshold", o->threshold, "per cent that count as slower (default 5)")
+      ->check(CLI::NonNegativeNumber);
+  sub->callback([o, &exit] {
+    stop_on_interrupt();
+    if (!o->compare.empty()) {
+      exit = compare_files(*o);
+      return;
+    }
+    if (o->common.file.empty()) {
+      fmt::print(stderr, "tkc: bench needs a file\n");
+      exit = kUsage;
+      return;
+    }
+    exit = Bench(*o).run();
+  });
 }
 
 } // namespace tkc::cli

@@ -1,30 +1,48 @@
 // The command line: one file a subcommand, each with its options and what it does with them.
 #pragma once
 #include "driver/verify.h"
+#include "support/json.h"
 #include <CLI/CLI.hpp>
 
 namespace tkc::cli {
 
-// Exit codes.
-enum Exit : int { kOk = 0, kDiagnostics = 1, kUsage = 2, kMismatch = 3, kNoDevice = 4, kTimeout = 5, kInternal = 70 };
+enum Exit : int {
+  kOk = 0,
+  kDiagnostics = 1, // an error in a source, a file or an argument's value
+  kUsage = 2,
+  kMismatch = 3,
+  kNoDevice = 4,
+  kTimeout = 5,
+  kMissed = 6, // a requirement of `ab`, or a regression of `bench --compare`
+  kInternal = 70,
+  kInterrupted = 130,
+};
+extern const char *const kExitCodes; // for the help
+std::string version_text();
 
 // What most subcommands share.
 struct Common {
   std::string file, kernel, arch;
   std::vector<std::string> params; // -P N=V
-  bool json_diagnostics = false;
+  std::string diagnostics = "text";
 };
 void add_common(CLI::App &app, Common &c);
+// An option that may be given several times, one value each.
+CLI::Option *add_list(CLI::App &app, const std::string &name, std::vector<std::string> &to, const std::string &help);
 
-// A file that was read and parsed; diagnostics go to stderr when it ends.
+// A file that was read and parsed; diagnostics go to stderr when print_diagnostics() is called.
 class Session {
 public:
   explicit Session(const Common &c);
-  bool load();                                    // false: errors were printed
-  const ir::Target *target(const Device *device); // null after a message: `native` needs a device
-  std::vector<const ast::Function *> kernels();   // those of -k, or all; empty after a message
-  std::optional<sema::InstanceSpec> overrides();  // of -P
+  ~Session();
+  bool load();                                   // false: errors were printed
+  std::vector<const ast::Function *> kernels();  // those of -k, or all; empty after a message
+  std::optional<sema::InstanceSpec> overrides(); // of -P, values as they were written; empty after a message
+  // Whether the program declares such a compile-time parameter; else there was a message.
+  bool known_parameter(const std::string &name);
   void print_diagnostics();
+  // Prints a message, and the diagnostics if there are any; the exit code.
+  int fail(const Error &e);
 
   SourceManager sources;
   Diagnostics diags{sources};
@@ -34,18 +52,36 @@ private:
   const Common &c_;
 };
 
+// The target of --arch: of the device where there is one, else the default. `native` opens a GPU. Null after a message,
+// with the code in `exit`.
+const ir::Target *choose_target(const Common &c, const Device *device, int &exit);
+
 // auto, gpu, emu, interp. Opens the GPU where one is wanted; `exit` is set on failure.
 struct Chosen {
   driver::Executor executor = driver::Executor::Interp;
   std::unique_ptr<Device> device;
   int exit = kOk;
 };
+CLI::Option *add_device(CLI::App &app, std::string &name);
 Chosen choose_executor(const std::string &name);
+// "GPU NVIDIA H200, sm_90"
+std::string executor_text(const Chosen &chosen, const ir::Target *target);
+// The end of a command that used a device: a hung one must not be touched again, not even by destructors.
+int finish(const Chosen &chosen, int exit);
+
+std::string indented(const std::string &lines); // every line by four columns
 int exit_code(ErrorKind kind);
+int print_error(const Error &e); // "tkc: ..." on stderr; the exit code
+// NAME=VALUE of an option; false after a message.
+bool split_pair(const std::string &option, const std::string &text, std::string &name, std::string &value);
+// Writes JSON to a file; the exit code.
+int write_json(const std::string &path, const Json &j);
 
 void setup_compile(CLI::App &app, int &exit);
+void setup_run(CLI::App &app, int &exit);
 void setup_verify(CLI::App &app, int &exit);
 void setup_bench(CLI::App &app, int &exit);
+void setup_ab(CLI::App &app, int &exit);
 void setup_ops(CLI::App &app, int &exit);
 
 } // namespace tkc::cli

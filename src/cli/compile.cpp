@@ -1,122 +1,333 @@
 #include "cli/cli.h"
+#include "cli/crash.h"
+#include "driver/manifest.h"
 #include "ir/print.h"
+#include "ir/residency.h"
 #include "ir/target.h"
+#include "passes/passes.h"
 #include "runtime/assemble.h"
 #include "runtime/file_io.h"
+#include "runtime/occupancy.h"
+#include "syntax/print_ast.h"
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <unistd.h>
 
 namespace tkc::cli {
 
 namespace {
+
+constexpr const char *kAfterParse = "parse";
+
+struct Kind {
+  const char *name, *suffix;
+  bool binary;
+};
+constexpr Kind kKinds[] = {{"ptx", ".ptx", false},
+                           {"llvm", ".ll", false},
+                           {"ir", ".tkir", false},
+                           {"cubin", ".cubin", true},
+                           {"json", ".json", false}};
+
 struct Options {
   Common common;
-  std::string emit = "ptx", output = "-", dump_dir;
+  std::vector<std::string> emit;
+  std::string output, dump_dir, stop_after, deps_file, fault;
   std::vector<std::string> skip;
   int64_t max_registers = 0, bisect = -1;
-  bool time_report = false, verbose = false, list_targets = false;
+  bool time_report = false, verbose = false, list_targets = false, deps = false;
 };
 
-std::string usage_line(const driver::CompiledKernel &k, const ir::Target &t) {
-  AssembleOptions o;
-  o.arch = t.name;
-  auto a = assemble(k.code.ptx, o);
-  if (!a) return fmt::format("{}: not assembled: {}", k.function->name, a.error());
+struct Outputs {
+  std::string folder; // "": one file or standard output
+  std::string stem;   // of the files in the folder
+  std::string path(const Kind &k) const { return folder + stem + k.suffix; }
+};
+
+// "softmax" of "samples/softmax.tk"; "kernels" of standard input.
+std::string stem_of(const std::string &file) {
+  return file == "-" ? "kernels" : std::filesystem::path(file).stem().string();
+}
+
+// What is wrong with the options among themselves; "" if nothing is.
+std::string check_usage(const Options &o, const Outputs &to) {
+  if (!o.stop_after.empty() && (o.emit.size() > 1 || o.emit[0] != "ir"))
+    return "--stop-after gives IR: it goes with --emit ir alone";
+  bool single = to.folder.empty();
+  if (single && o.emit.size() > 1) return "several kinds of output need a folder: -o DIR/";
+  if (o.deps && o.deps_file.empty() && (o.output.empty() || o.output == "-"))
+    return "-MD without -MF needs an output file: -o FILE";
+  if (!o.deps && !o.deps_file.empty()) return "-MF goes with -MD";
+  if (single && o.emit[0] == "cubin" && (o.output.empty() || o.output == "-") && ::isatty(STDOUT_FILENO))
+    return "a cubin is not for a terminal: -o FILE";
+  driver::CompileOptions passes;
+  passes.passes.skip = o.skip;
+  if (o.stop_after != kAfterParse) passes.stop_after = o.stop_after;
+  return driver::check_pass_options(passes);
+}
+
+std::string usage_lines(const std::vector<const ir::Function *> &functions, const codegen::EmitResult &code,
+                        const Result<Assembled> &assembled, const ir::Target &t) {
   std::string out;
-  for (const KernelUsage &u : a->kernels)
-    out += fmt::format("{}: {} registers, {} + {} spill bytes, {} local bytes, {} shared bytes, {} threads\n", u.name,
-                       u.registers, u.spill_stores, u.spill_loads, u.stack, k.function->shared_bytes + u.static_shared,
-                       k.function->warps * 32);
+  SmLimits sm;
+  sm.threads = ir::residency(t).threads;
+  sm.blocks = ir::residency(t).blocks;
+  sm.shared = t.shared_per_sm;
+  sm.shared_per_block = t.shared_per_block;
+  auto figure = [](int64_t n) { return n < 0 ? std::string("?") : std::to_string(n); };
+  for (size_t i = 0; i < code.abis.size(); i++) {
+    const codegen::KernelAbi &abi = code.abis[i];
+    const KernelUsage *u = assembled ? assembled->find(abi.entry) : nullptr;
+    int64_t shared = functions[i / 2]->shared_bytes + (u ? std::max<int64_t>(u->static_shared, 0) : 0);
+    if (u && u->registers > 0)
+      out +=
+          fmt::format("{}: {} registers, {} + {} spill bytes, {} local bytes, {} shared bytes, {} threads, {} blocks "
+                      "per SM\n",
+                      abi.entry, u->registers, figure(u->spill_stores), figure(u->spill_loads), u->stack, shared,
+                      abi.threads, blocks_per_sm(sm, u->registers, abi.threads, shared));
+    else
+      out += fmt::format("{}: {} shared bytes, {} threads\n", abi.entry, shared, abi.threads);
+  }
+  if (!assembled) out += fmt::format("registers are unknown: {}\n", assembled.error());
   return out;
 }
 
-int run(const Options &o) {
-  Session s(o.common);
-  if (!s.load()) return kDiagnostics;
-  const ir::Target *target = s.target(nullptr);
-  if (!target) return kUsage;
-  auto spec = s.overrides();
-  auto kernels = s.kernels();
-  if (!spec || kernels.empty()) return kDiagnostics;
-  if (o.emit == "cubin" && kernels.size() > 1) {
-    fmt::print(stderr, "tkc: a cubin holds one kernel: choose it with -k\n");
+// A rule for make: the outputs need every source that is a file.
+std::string dependencies(const std::vector<std::string> &outputs, const SourceManager &sources) {
+  auto escaped = [](const std::string &path) {
+    std::string out;
+    for (char c : path) {
+      if (c == ' ' || c == '#') out += '\\';
+      if (c == '$') out += '$';
+      out += c;
+    }
+    return out;
+  };
+  std::string text, phony;
+  for (const std::string &o : outputs) text += (text.empty() ? "" : " ") + escaped(o);
+  text += ":";
+  for (int32_t i = 0; i < sources.count(); i++) {
+    const std::string &name = sources.file(i).name();
+    if (name.starts_with("<")) continue; // standard input, the embedded library
+    text += " \\\n  " + escaped(name);
+    if (i > 0) phony += escaped(name) + ":\n"; // an import that is removed must not break the build
+  }
+  return text + "\n" + phony;
+}
+
+void print_times(const std::vector<driver::Phase> &phases) {
+  double total = 0;
+  for (const driver::Phase &p : phases) {
+    fmt::print(stderr, "{:>10.3f} ms  {}\n", p.milliseconds, p.name);
+    total += p.milliseconds;
+  }
+  fmt::print(stderr, "{:>10.3f} ms  in all\n", total);
+}
+
+class Compilation {
+public:
+  Compilation(const Options &o, Outputs to) : o_(o), to_(std::move(to)), s_(o.common) {}
+
+  int run() {
+    if (!s_.load()) return kDiagnostics;
+    if (o_.stop_after == kAfterParse) {
+      text_ = tkc::print(s_.program->main());
+      return write();
+    }
+    int exit = kOk;
+    options_.target = choose_target(o_.common, nullptr, exit);
+    if (!options_.target) return exit;
+    auto spec = s_.overrides();
+    if (!spec) return kDiagnostics;
+    auto kernels = s_.kernels();
+    if (kernels.empty()) return kDiagnostics;
+    set_options();
+    std::vector<const ir::Function *> functions;
+    for (const ast::Function *k : kernels) {
+      if (Status made = make_dump_folder(kernels.size() > 1 ? k->name.text : ""); !made)
+        return print_error(made.failed());
+      auto f = driver::lower_kernel(*s_.program, *k, *spec, options_, s_.diags, phases_);
+      if (!f) continue; // the errors of the others are worth knowing
+      functions.push_back(f.get());
+      functions_.push_back(std::move(f));
+    }
+    if (s_.diags.has_errors()) {
+      s_.print_diagnostics();
+      return kDiagnostics;
+    }
+    for (const ir::Function *f : functions) ir_ += ir::print(*f);
+    bool code = wants("ptx") || wants("llvm") || wants("cubin") || wants("json") || o_.verbose;
+    if (code && o_.stop_after.empty()) {
+      code_ = driver::emit_module(functions, options_, s_.sources, phases_);
+      if (int e = assemble_code(functions)) return e;
+      if (wants("json")) json_ = manifest_text(functions);
+    }
+    if (o_.time_report) print_times(phases_);
+    s_.print_diagnostics(); // warnings
+    return write();
+  }
+
+private:
+  bool wants(std::string_view kind) const { return std::find(o_.emit.begin(), o_.emit.end(), kind) != o_.emit.end(); }
+
+  // Of one kernel: a folder that cannot be written is the user's fault, not that of a pass.
+  Status make_dump_folder(const std::string &kernel) {
+    if (o_.dump_dir.empty()) return {};
+    std::string &folder = options_.passes.dump_dir;
+    folder = kernel.empty() ? o_.dump_dir : o_.dump_dir + "/" + kernel;
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (!error && ::access(folder.c_str(), W_OK) == 0) return {};
+    return failure("cannot write to the folder `{}`: {}", folder, error ? error.message() : std::strerror(errno));
+  }
+
+  void set_options() {
+    options_.max_registers = o_.max_registers;
+    options_.keep_llvm = wants("llvm");
+    options_.passes.skip = o_.skip;
+    options_.passes.bisect = o_.bisect;
+    options_.stop_after = o_.stop_after;
+    options_.fail_in_llvm = o_.fault == "llvm";
+    if (!o_.fault.empty()) options_.after_passes = [this] { fail_on_purpose(o_.fault); };
+  }
+
+  int assemble_code(const std::vector<const ir::Function *> &functions) {
+    if (!wants("cubin") && !o_.verbose) return kOk;
+    AssembleOptions a;
+    a.arch = options_.target->name;
+    Result<Assembled> assembled = assemble(code_.ptx, a);
+    if (o_.verbose) fmt::print(stderr, "{}", usage_lines(functions, code_, assembled, *options_.target));
+    if (!wants("cubin")) return kOk;
+    if (!assembled) return print_error(assembled.failed());
+    cubin_ = std::move(assembled->cubin);
+    return kOk;
+  }
+
+  std::string manifest_text(const std::vector<const ir::Function *> &functions) const {
+    driver::ManifestOptions m;
+    m.version = TKC_VERSION;
+    m.source = o_.common.file == "-" ? "<stdin>" : o_.common.file;
+    m.arch = options_.target->name;
+    if (wants("ptx"))
+      m.ptx_file = to_.stem + ".ptx";
+    else
+      m.ptx_text = code_.ptx;
+    if (wants("cubin")) m.cubin_file = to_.stem + ".cubin";
+    return driver::manifest(functions, code_.abis, m).dump() + "\n";
+  }
+
+  std::vector<uint8_t> bytes(const Kind &k) const {
+    std::string_view kind = k.name;
+    if (kind == "cubin") return cubin_;
+    const std::string &text = o_.stop_after == kAfterParse ? text_
+                              : kind == "ptx"              ? code_.ptx
+                              : kind == "llvm"             ? code_.llvm
+                              : kind == "ir"               ? ir_
+                                                           : json_;
+    return std::vector<uint8_t>(text.begin(), text.end());
+  }
+
+  // Everything is ready: now all files, or none.
+  int write() {
+    std::vector<OutputFile> files;
+    std::vector<std::string> targets;
+    for (const Kind &k : kKinds) {
+      if (!wants(k.name)) continue;
+      bool to_stdout = to_.folder.empty() && (o_.output.empty() || o_.output == "-");
+      if (to_stdout) {
+        std::vector<uint8_t> all = bytes(k);
+        std::fwrite(all.data(), 1, all.size(), stdout);
+        if (std::fflush(stdout) != 0) return print_error(failure("cannot write to standard output"));
+        targets.push_back("-");
+        continue;
+      }
+      files.push_back({to_.folder.empty() ? o_.output : to_.path(k), bytes(k)});
+      targets.push_back(files.back().path);
+    }
+    if (!to_.folder.empty()) {
+      std::error_code error;
+      std::filesystem::create_directories(to_.folder, error);
+      if (error) return print_error(failure("cannot make the folder `{}`: {}", to_.folder, error.message()));
+    }
+    if (o_.deps) {
+      std::string path = o_.deps_file;
+      if (path.empty()) path = std::filesystem::path(targets[0]).replace_extension(".d").string();
+      files.push_back(text_output(path, dependencies(targets, s_.sources)));
+    }
+    Status written = write_files(files);
+    return written ? int(kOk) : print_error(written.failed());
+  }
+
+  const Options &o_;
+  Outputs to_;
+  Session s_;
+  driver::CompileOptions options_;
+  std::vector<std::unique_ptr<ir::Function>> functions_;
+  std::vector<driver::Phase> phases_;
+  codegen::EmitResult code_;
+  std::string text_, ir_, json_;
+  std::vector<uint8_t> cubin_;
+};
+
+int run(Options &o) {
+  if (o.emit.empty()) o.emit = {o.stop_after.empty() ? "ptx" : "ir"};
+  Outputs to;
+  to.stem = stem_of(o.common.file);
+  std::error_code error;
+  if (o.output.ends_with("/") || std::filesystem::is_directory(o.output, error))
+    to.folder = o.output.ends_with("/") ? o.output : o.output + "/";
+  if (std::string problem = check_usage(o, to); !problem.empty()) {
+    fmt::print(stderr, "tkc: {}\n", problem);
     return kUsage;
   }
-  driver::CompileOptions options;
-  options.target = target;
-  options.max_registers = o.max_registers;
-  options.keep_llvm = o.emit == "llvm";
-  options.passes.dump_dir = o.dump_dir;
-  options.passes.skip = o.skip;
-  options.passes.bisect = o.bisect;
-  std::string text;
-  std::vector<uint8_t> binary;
-  for (const ast::Function *k : kernels) {
-    auto compiled = driver::compile_kernel(*s.program, *k, *spec, options, s.diags);
-    if (!compiled) continue;
-    if (o.time_report) {
-      double total = 0;
-      for (const auto &p : compiled->phases) {
-        fmt::print(stderr, "{:>10.3f} ms  {}\n", p.milliseconds, p.name);
-        total += p.milliseconds;
-      }
-      fmt::print(stderr, "{:>10.3f} ms  {} in all\n", total, k->name.text);
-    }
-    if (o.verbose) fmt::print(stderr, "{}", usage_line(*compiled, *target));
-    if (o.emit == "ir")
-      text += ir::print(*compiled->function);
-    else if (o.emit == "llvm")
-      text += compiled->code.llvm;
-    else if (o.emit == "ptx")
-      text += compiled->code.ptx;
-    else {
-      AssembleOptions a;
-      a.arch = target->name;
-      auto cubin = assemble(compiled->code.ptx, a);
-      if (!cubin) {
-        fmt::print(stderr, "tkc: {}\n", cubin.error());
-        return kDiagnostics;
-      }
-      binary = cubin->cubin;
-    }
-  }
-  s.print_diagnostics();
-  if (s.diags.has_errors()) return kDiagnostics;
-  std::span<const uint8_t> bytes = binary.empty()
-                                       ? std::span(reinterpret_cast<const uint8_t *>(text.data()), text.size())
-                                       : std::span<const uint8_t>(binary);
-  if (o.output == "-") {
-    std::fwrite(bytes.data(), 1, bytes.size(), stdout);
-    return std::fflush(stdout) == 0 ? kOk : kDiagnostics;
-  }
-  if (Status w = write_file(o.output, bytes); !w) {
-    fmt::print(stderr, "tkc: {}\n", w.error());
-    return kDiagnostics;
-  }
-  return kOk;
+  return Compilation(o, std::move(to)).run();
+}
+
+void list_targets() {
+  for (const ir::Target &t : ir::all_targets())
+    fmt::print("{:<8} PTX {}.{}  {:>6} bytes of shared memory a block, {} an SM, {} threads an SM{}\n", t.name,
+               t.ptx_version / 10, t.ptx_version % 10, t.shared_per_block, t.shared_per_sm, ir::residency(t).threads,
+               &t == &ir::default_target() ? "  (default)" : "");
 }
 } // namespace
 
 void setup_compile(CLI::App &app, int &exit) {
   auto o = std::make_shared<Options>();
-  CLI::App *sub = app.add_subcommand("compile", "compile kernels to PTX");
+  CLI::App *sub = app.add_subcommand("compile", "compile kernels to PTX and other forms");
   add_common(*sub, o->common);
   sub->get_option("FILE")->required(false);
-  sub->add_option("--emit", o->emit, "ptx, llvm, ir (after all passes) or cubin")
-      ->check(CLI::IsMember({"ptx", "llvm", "ir", "cubin"}));
-  sub->add_option("-o", o->output, "output file (default: standard output)");
-  sub->add_option("--dump-ir", o->dump_dir, "the IR after every pass, into this directory");
-  sub->add_option("--skip-pass", o->skip, "do not run this pass");
+  std::vector<std::string> kinds, stages = {kAfterParse, driver::kAfterSema};
+  for (const Kind &k : kKinds) kinds.push_back(k.name);
+  for (const passes::Pass &p : passes::pipeline()) stages.push_back(p.name);
+  sub->add_option(
+         "--emit", o->emit,
+         "kinds of output, separated by commas: ptx (default), llvm (after optimisation), ir (after the last pass), "
+         "cubin (by nvJitLink or ptxas), json (what a loader needs; its form is in src/driver/manifest.h)")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(CLI::IsMember(kinds));
+  sub->add_option("-o,--output", o->output,
+                  "output file; DIR/ for files named after the source; - is standard output (default)");
+  sub->add_option("--stop-after", o->stop_after,
+                  fmt::format("write the source or IR after this stage: {}", fmt::join(stages, ", ")));
+  sub->add_option(
+      "--dump-ir", o->dump_dir,
+      "numbered files with the IR after every pass, into this folder (one below it for each of several kernels)");
+  add_list(*sub, "--skip-pass", o->skip, "do not run this pass");
   sub->add_option("--bisect-passes", o->bisect, "run only the first N optional passes");
-  sub->add_option("--maxnreg", o->max_registers, "registers per thread at most");
+  sub->add_option("--maxnreg", o->max_registers, "registers per thread at most")->check(CLI::Range(1, 255));
   sub->add_flag("--time-report", o->time_report, "time of every phase, on stderr");
-  sub->add_flag("-v", o->verbose, "registers, spills and shared memory, on stderr");
+  sub->add_flag("-v,--verbose", o->verbose,
+                "registers, spills, shared memory and blocks per SM of every entry, on stderr");
+  sub->add_flag("--MD", o->deps, "-MD: also write which files the output depends on, as a rule for make");
+  sub->add_option("--MF", o->deps_file, "-MF FILE: where -MD writes to (default: the output with the suffix .d)");
   sub->add_flag("--list-targets", o->list_targets, "list the targets and stop");
+  sub->add_option("--inject-fault", o->fault, "for tests of the crash report")
+      ->check(CLI::IsMember(fault_kinds()))
+      ->group("");
   sub->callback([o, &exit] {
-    if (o->list_targets) {
-      for (const ir::Target &t : ir::all_targets())
-        fmt::print("{:<8} PTX {}.{}  {} bytes of shared memory a block\n", t.name, t.ptx_version / 10,
-                   t.ptx_version % 10, t.shared_per_block);
-      return;
-    }
+    if (o->list_targets) return list_targets();
     if (o->common.file.empty()) {
       fmt::print(stderr, "tkc: compile needs a file\n");
       exit = kUsage;

@@ -1,5 +1,8 @@
 #include "cli/cli.h"
+#include "cli/progress.h"
 #include "ir/target.h"
+#include "support/json.h"
+#include "support/stop.h"
 #include <algorithm>
 
 namespace tkc::cli {
@@ -7,82 +10,147 @@ namespace tkc::cli {
 namespace {
 struct Options {
   Common common;
-  std::string device = "auto", only_case;
+  std::string device = "auto", only_case, json;
   uint64_t seed = 1, emu_seed = 0;
-  double limit = 60;
+  int64_t max_registers = 0;
+  double timeout = 0;
 };
 
-int run(const Options &o) {
-  Session s(o.common);
-  if (!s.load()) return kDiagnostics;
-  Chosen chosen = choose_executor(o.device);
-  if (chosen.exit) return chosen.exit;
-  driver::VerifyOptions v;
-  v.executor = chosen.executor;
-  v.device = chosen.device.get();
-  v.compile.target = s.target(chosen.device.get());
-  if (!v.compile.target) return kUsage;
-  auto spec = s.overrides();
-  auto kernels = s.kernels();
-  if (!spec || kernels.empty()) return kDiagnostics;
-  v.overrides = *spec;
-  v.only_case = o.only_case;
-  v.seed = o.seed;
-  v.emu.seed = o.emu_seed;
-  v.limit_seconds = o.limit;
-  int64_t passed = 0, failed = 0, skipped = 0;
-  int exit = kOk;
-  for (const ast::Function *k : kernels) {
-    const ast::Check *check = s.program->check_for(k->name.text, false);
-    if (!check) continue;
-    for (const driver::CaseResult &r : driver::verify_kernel(*s.program, *k, *check, v, s.diags)) {
-      std::string name = r.kernel + "." + r.name;
-      fmt::print("{}", r.printed);
-      if (r.skipped) {
-        skipped++;
-        fmt::print("{:<32} skipped (on gpu only)\n", name);
-        continue;
-      }
-      if (!r.error.empty()) {
-        failed++;
-        exit = r.error_kind == ErrorKind::Failure ? std::max<int>(exit, kMismatch) : exit_code(r.error_kind);
-        fmt::print("{:<32} FAILED\n", name);
-        fmt::print(stderr, "{}: {}\n", name, r.error);
-        continue;
-      }
-      bool pass = r.pass();
-      (pass ? passed : failed)++;
-      if (!pass) exit = kMismatch;
-      fmt::print("{:<32} {}  {:.2f} s\n", name, pass ? "ok" : "FAILED", r.seconds);
-      for (const auto &[output, c] : r.outputs) fmt::print("    {}\n", c.to_string(output));
-    }
-    if (s.diags.has_errors()) break;
-  }
-  s.print_diagnostics();
-  if (s.diags.has_errors()) return kDiagnostics;
-  std::string where(driver::executor_name(v.executor));
-  if (chosen.device) where += " " + chosen.device->info().name;
-  if (v.executor != driver::Executor::Interp) where += fmt::format(", {}", v.compile.target->name);
-  fmt::print("{} passed, {} failed, {} skipped on the {}\n", passed, failed, skipped, where);
-  if (chosen.device && chosen.device->hung()) { // destructors would wait for ever
-    std::fflush(nullptr);
-    std::_Exit(kTimeout);
-  }
-  return exit;
+const char *status_of(const driver::CaseResult &r) {
+  return r.skipped ? "skipped" : !r.error.empty() ? "error" : r.pass() ? "ok" : "mismatch";
 }
+
+Json case_json(const driver::CaseResult &r) {
+  Json j = Json::object(), outputs = Json::array();
+  j.set("kernel", r.kernel).set("case", r.name).set("status", status_of(r));
+  if (!r.error.empty()) j.set("error", r.error);
+  for (const auto &[name, c] : r.outputs) {
+    Json o = Json::object();
+    o.set("name", name).set("pass", c.pass).set("dtype", dtype_name(c.dtype));
+    Json shape = Json::array();
+    for (int64_t d : c.shape) shape.push(d);
+    o.set("shape", std::move(shape)).set("rmsRatio", c.rms_ratio()).set("maxAbs", c.max_abs_error);
+    o.set("mismatches", c.mismatches).set("tolerance", to_string(c.tolerance));
+    outputs.push(std::move(o));
+  }
+  return j.set("outputs", std::move(outputs)).set("seconds", r.seconds);
+}
+
+class Verification {
+public:
+  explicit Verification(const Options &o) : o_(o), s_(o.common) {}
+
+  int run() {
+    if (!s_.load()) return kDiagnostics;
+    auto spec = s_.overrides();
+    if (!spec) return kDiagnostics;
+    auto kernels = s_.kernels();
+    if (kernels.empty()) return kDiagnostics;
+    chosen_ = choose_executor(o_.device);
+    if (chosen_.exit) return chosen_.exit;
+    driver::VerifyOptions v;
+    v.compile.target = choose_target(o_.common, chosen_.device.get(), exit_);
+    if (!v.compile.target) return exit_;
+    v.compile.max_registers = o_.max_registers;
+    v.executor = chosen_.executor;
+    v.device = chosen_.device.get();
+    v.overrides = *spec;
+    v.only_case = o_.only_case;
+    v.seed = o_.seed;
+    v.emu.seed = o_.emu_seed;
+    v.limit_seconds = o_.timeout;
+    v.progress = [&](const std::string &name) { progress_.show("verifying " + name); };
+    for (const ast::Function *k : kernels) {
+      const ast::Check *check = s_.program->check_for(k->name.text, false);
+      if (!check || stopped_) continue;
+      driver::verify_kernel(*s_.program, *k, *check, v, s_.diags, [&](const driver::CaseResult &r) { add(r); });
+      progress_.clear();
+      if (s_.diags.has_errors()) break;
+    }
+    s_.print_diagnostics();
+    if (s_.diags.has_errors()) return finish(chosen_, kDiagnostics);
+    if (passed_ + failed_ + skipped_ == 0 && exit_ != kInterrupted) {
+      fmt::print(stderr, "tkc: {}\n",
+                 o_.only_case.empty() ? "there is no verify block with a case"
+                                      : fmt::format("no verify block has a case `{}`", o_.only_case));
+      return finish(chosen_, kDiagnostics);
+    }
+    if (!o_.json.empty())
+      if (int e = write_json(o_.json, json(v.compile.target))) return finish(chosen_, e);
+    fmt::print("{} passed, {} failed, {} skipped{} on the {}\n", passed_, failed_, skipped_,
+               exit_ == kInterrupted ? ", interrupted" : "", executor_text(chosen_, v.compile.target));
+    return finish(chosen_, exit_);
+  }
+
+private:
+  void add(const driver::CaseResult &r) {
+    progress_.clear();
+    std::string name = r.kernel + "." + r.name;
+    fmt::print("{}", r.printed);
+    if (r.error_kind == ErrorKind::Interrupted) { // a case that was cut short says nothing
+      exit_ = kInterrupted;
+      stopped_ = true;
+      return;
+    }
+    list_.push(case_json(r));
+    if (r.skipped) {
+      skipped_++;
+      fmt::print("{:<32} skipped (on gpu only)\n", name);
+      return;
+    }
+    if (!r.error.empty()) {
+      failed_++;
+      stopped_ = r.error_kind != ErrorKind::Failure;
+      exit_ = stopped_ ? exit_code(r.error_kind) : int(kMismatch);
+      fmt::print("{:<32} FAILED\n", name);
+      std::fflush(stdout);
+      fmt::print(stderr, "{}: {}\n", name, r.error);
+      return;
+    }
+    (r.pass() ? passed_ : failed_)++;
+    if (!r.pass()) exit_ = kMismatch;
+    fmt::print("{:<32} {}  {:.2f} s\n", name, r.pass() ? "ok" : "FAILED", r.seconds);
+    for (const auto &[output, c] : r.outputs) fmt::print("{}", indented(c.to_string(output)));
+    std::fflush(stdout);
+  }
+
+  Json json(const ir::Target *target) {
+    Json j = Json::object();
+    j.set("format", "tkc-verify").set("version", 1).set("executor", driver::executor_name(chosen_.executor));
+    if (chosen_.device) j.set("gpu", chosen_.device->info().name);
+    if (chosen_.executor != driver::Executor::Interp) j.set("target", target->name);
+    j.set("seed", int64_t(o_.seed)).set("passed", passed_).set("failed", failed_).set("skipped", skipped_);
+    return j.set("interrupted", exit_ == kInterrupted).set("cases", list_);
+  }
+
+  const Options &o_;
+  Session s_;
+  Chosen chosen_;
+  Progress progress_;
+  Json list_ = Json::array();
+  int64_t passed_ = 0, failed_ = 0, skipped_ = 0;
+  int exit_ = kOk;
+  bool stopped_ = false;
+};
 } // namespace
 
 void setup_verify(CLI::App &app, int &exit) {
   auto o = std::make_shared<Options>();
   CLI::App *sub = app.add_subcommand("verify", "run kernels on the cases of their verify blocks and compare");
   add_common(*sub, o->common);
-  sub->add_option("--device", o->device, "auto (GPU, else the emulator), gpu, emu or interp")
-      ->check(CLI::IsMember({"auto", "gpu", "emu", "interp"}));
+  add_device(*sub, o->device);
   sub->add_option("--case", o->only_case, "one case");
   sub->add_option("--seed", o->seed, "of the inputs");
   sub->add_option("--emu-seed", o->emu_seed, "of the emulator's scheduler");
-  sub->add_option("--limit", o->limit, "seconds that a kernel may run on the GPU");
-  sub->callback([o, &exit] { exit = run(*o); });
+  sub->add_option("--maxnreg", o->max_registers, "registers per thread at most")->check(CLI::Range(1, 255));
+  sub->add_option("--timeout", o->timeout,
+                  "seconds that the kernel of one case may run (default: 60 on the GPU, else none); exit 5")
+      ->check(CLI::PositiveNumber);
+  sub->add_option("--json", o->json, "results as JSON into this file");
+  sub->callback([o, &exit] {
+    stop_on_interrupt();
+    exit = Verification(*o).run();
+  });
 }
 
 } // namespace tkc::cli

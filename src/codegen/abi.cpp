@@ -31,6 +31,20 @@ KernelAbi kernel_abi(const ir::Function &f, std::string entry, bool aligned) {
   return abi;
 }
 
+std::vector<AlignmentCheck> alignment_checks(const ir::Function &f) {
+  using Kind = AlignmentCheck::Kind;
+  std::vector<AlignmentCheck> out;
+  for (size_t i = 0; i < f.params.size(); i++) {
+    const ir::Param &p = f.params[i];
+    if (!p.type.is_tensor() || !p.present) continue;
+    out.push_back({Kind::Address, i, 0, kAlignedBytes});
+    int64_t elements = kAlignedBytes * 8 / dtype_bits(p.type.dtype), inner = p.type.rank() - 1;
+    for (int64_t d = 0; d < inner; d++) out.push_back({Kind::Stride, i, d, elements});
+    if (inner >= 0 && !p.dims[size_t(inner)].is_const()) out.push_back({Kind::Extent, i, inner, elements});
+  }
+  return out;
+}
+
 namespace {
 
 const char *kind_text(AbiParam::Kind k) {

@@ -12,8 +12,8 @@
 // number the program coordinates with axis 0 fastest (`order grouped(g)` permutes the first two axes inside the
 // kernel).
 //
-// A kernel has up to two entries. NAME may assume what `KernelAbi::aligned` states and every `where` fact; NAME__any
-// assumes neither.
+// A kernel has two entries: NAME assumes alignment_checks(), NAME__any does not. Both assume every `where` fact: a
+// launcher refuses sizes that violate one.
 #pragma once
 #include "ir/ir.h"
 
@@ -42,6 +42,15 @@ struct KernelAbi {
   int64_t param_bytes() const { return params.empty() ? 0 : params.back().offset + params.back().bytes; }
 };
 KernelAbi kernel_abi(const ir::Function &f, std::string entry, bool aligned);
+
+// The predicate of the aligned entry: every value, known to the launcher, is a multiple.
+struct AlignmentCheck {
+  enum class Kind : uint8_t { Address, Stride, Extent } kind;
+  size_t param = 0;     // index of ir::Function::params: a present tensor
+  int64_t dim = 0;      // of a stride or extent
+  int64_t multiple = 1; // bytes of an address, elements of a stride or extent
+};
+std::vector<AlignmentCheck> alignment_checks(const ir::Function &f);
 
 // The whole ABI as PTX comment lines: parameters, tensors with dims and strides, grid, block, shared memory.
 std::string abi_comment(const ir::Function &f, const KernelAbi &abi);

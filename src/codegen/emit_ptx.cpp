@@ -156,6 +156,7 @@ EmitResult emit_module(std::span<const Entry> entries, const ir::Target &target,
   llvm_error.clear();
   llvm::CrashRecoveryContext recovery;
   bool survived = recovery.RunSafely([&] {
+    if (options.fail) llvm::report_fatal_error("a fatal error was asked for");
     optimise(module, *machine);
     phases.done("optimise");
     if (options.keep_llvm) {

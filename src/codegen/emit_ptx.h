@@ -22,6 +22,7 @@ struct EmitOptions {
   int64_t min_blocks = 0;                 // .minnctapersm; 0: none
   const SourceManager *sources = nullptr; // for .loc lines; null: none
   bool keep_llvm = false;                 // fill EmitResult::llvm (after optimisation)
+  bool fail = false;                      // for tests of the crash report: LLVM meets a fatal error
 };
 
 struct EmitResult {

@@ -1,19 +1,78 @@
-// `tkc bench`: one kernel by the benchmark convention (runtime/bench.h).
+// Timing kernels on the GPU by the benchmark convention (runtime/bench.h).
 #pragma once
 #include "driver/verify.h"
+#include "runtime/bench.h"
 
 namespace tkc::driver {
 
-struct BenchResult {
-  std::string kernel, name;
-  double seconds = 0; // of one call
-  int64_t groups = 0;
-  std::map<std::string, double> counts; // bytes, flops of the block
-  int64_t registers = 0, local_bytes = 0, blocks_per_sm = 0;
-  std::string entry;
-  std::string error;
+// The tensors of every group on the device, and what they were made from.
+struct BenchTensors {
+  std::vector<std::string> signature; // of each tensor: name, mode, dtype, shape
+  bool written_inputs = false;        // an inout parameter: calls change what later calls read
+  std::vector<Buffer> buffers;
+  std::vector<std::vector<uint64_t>> addresses;         // by group and parameter index
+  std::vector<std::pair<std::string, uint64_t>> inputs; // name, checksum over all groups
 };
-std::vector<BenchResult> bench_kernel(sema::Program &program, const ast::Function &kernel, const ast::Check &check,
-                                      const VerifyOptions &options, Diagnostics &diags);
+
+// One kernel on one case, ready to be measured.
+class PreparedBench final : public BenchTarget {
+public:
+  // `share`: uses the tensors of another side if they are the same and no call changes an input. Errors of the source
+  // are in `diags`, with the message "the kernel has errors".
+  static Result<std::unique_ptr<PreparedBench>> create(sema::Program &program, const ast::Function &kernel,
+                                                       const ast::Check &check, const sema::CaseSpec &c,
+                                                       const VerifyOptions &options, Diagnostics &diags,
+                                                       const PreparedBench *share = nullptr);
+  Status launch(int64_t group) override;
+  // One run of the convention: seconds of a call.
+  Result<double> measure(const BenchOptions &convention = {});
+
+  std::string kernel, name;             // of the case
+  std::map<std::string, double> counts; // bytes, flops of the block
+  int64_t groups = 0, registers = 0, local_bytes = 0, blocks_per_sm = 0, shared_bytes = 0;
+  std::string entry;
+  std::shared_ptr<BenchTensors> tensors;
+
+private:
+  PreparedBench(Module module, Stream stream, double limit)
+      : module_(std::move(module)), stream_(std::move(stream)), limit_seconds_(limit) {}
+  Module module_;
+  Stream stream_;
+  double limit_seconds_;
+  std::vector<PreparedLaunch> launches_; // by group
+};
+
+// ---- sweeps: -P BM=64,128 -P BN=32,64
+
+using Setting = std::map<std::string, std::string>; // compile-time parameters of one configuration
+// Every combination of the listed values, the last name varying fastest. An empty value is an error.
+Result<std::vector<Setting>> expand_sweep(const Setting &lists);
+std::string setting_text(const Setting &s, std::string_view before_each = ""); // "BM=64 BN=32"
+
+struct BenchRow {
+  std::string kernel, name; // of the case
+  Setting setting;
+  std::vector<double> samples; // seconds of a call, one a round; empty for a misfit
+  std::string reason;          // of a misfit
+  ErrorKind kind = ErrorKind::Failure;
+  // As in PreparedBench.
+  std::map<std::string, double> counts;
+  int64_t groups = 0, registers = 0, local_bytes = 0, blocks_per_sm = 0;
+  std::string entry;
+
+  bool fits() const { return !samples.empty(); }
+  double seconds() const;    // the median
+  bool drifts() const;       // the rounds became slower or faster by more than 2 % from first to last
+  std::string rates() const; // "  4.063 TB/s  120.1 TFLOP/s"
+  Json to_json() const;
+};
+// Measures one configuration `rounds` times. A configuration that does not compile or launch gives its reason.
+BenchRow bench_case(sema::Program &program, const ast::Function &kernel, const ast::Check &check,
+                    const sema::CaseSpec &c, const VerifyOptions &options, const Setting &setting, int64_t rounds,
+                    SourceManager &sources, const BenchOptions &convention = {});
+// The rows of one kernel and case as a table, fastest first, misfits last with their reasons; and the command line of
+// the fastest ("" if none fits).
+std::string sweep_table(const std::vector<BenchRow> &rows);
+std::string fastest_command(const std::vector<BenchRow> &rows, const std::string &file, const std::string &more);
 
 } // namespace tkc::driver

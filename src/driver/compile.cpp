@@ -1,52 +1,94 @@
 #include "driver/compile.h"
+#include "ir/print.h"
 #include "passes/passes.h"
+#include "support/crash_scope.h"
+#include <algorithm>
 #include <chrono>
 
 namespace tkc::driver {
 
-namespace {
-class Stopwatch {
-public:
-  explicit Stopwatch(std::vector<Phase> &out) : out_(out), last_(Clock::now()) {}
-  void lap(std::string name) {
-    auto now = Clock::now();
-    out_.push_back({std::move(name), std::chrono::duration<double, std::milli>(now - last_).count()});
-    last_ = now;
-  }
+// Those up to `stop_after`.
+static std::vector<passes::Pass> passes_of(const CompileOptions &options) {
+  std::vector<passes::Pass> list = passes::pipeline();
+  for (size_t i = 0; i < list.size(); i++)
+    if (options.stop_after == list[i].name) list.erase(list.begin() + ptrdiff_t(i) + 1, list.end());
+  return list;
+}
 
-private:
+std::string check_pass_options(const CompileOptions &options) {
+  std::vector<std::string> all = {kAfterSema}, optional;
+  for (const passes::Pass &p : passes::pipeline()) {
+    all.push_back(p.name);
+    if (p.optional && !p.reaches) optional.push_back(p.name);
+  }
+  auto has = [](const std::vector<std::string> &names, const std::string &name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  auto unknown = [](const std::string &name, const std::vector<std::string> &names) {
+    std::string near = nearest_name(name, names);
+    return fmt::format("there is no pass `{}`{}", name, near.empty() ? "" : fmt::format("; did you mean `{}`?", near));
+  };
+  for (const std::string &s : options.passes.skip) {
+    if (has(optional, s)) continue;
+    return has(all, s) ? fmt::format("pass `{}` cannot be skipped: later passes need it", s) : unknown(s, optional);
+  }
+  if (!options.stop_after.empty() && !has(all, options.stop_after)) return unknown(options.stop_after, all);
+  return "";
+}
+
+std::unique_ptr<ir::Function> lower_kernel(sema::Program &program, const ast::Function &kernel,
+                                           const sema::InstanceSpec &spec, const CompileOptions &options,
+                                           Diagnostics &diags, std::vector<Phase> &phases) {
   using Clock = std::chrono::steady_clock;
-  std::vector<Phase> &out_;
-  Clock::time_point last_;
-};
-} // namespace
+  auto start = Clock::now();
+  std::unique_ptr<ir::Function> f = sema::instantiate(program, kernel, spec, options.target, diags);
+  phases.push_back({"sema", std::chrono::duration<double, std::milli>(Clock::now() - start).count()});
+  if (!f || options.stop_after == kAfterSema) return f;
+  CrashScope last_ir("last.tkir", [&] { return ir::print(*f); });
+  const ir::Part &part = options.part ? *options.part : ir::default_part(*options.target);
+  passes::PassContext context{*options.target, part, diags, options.passes};
+  passes::PassManager manager(passes_of(options));
+  passes::PassManager::Outcome outcome = manager.run(*f, context);
+  for (const auto &t : manager.timings()) phases.push_back({std::string("pass ") + t.name, t.pass_ms + t.check_ms});
+  using Outcome = passes::PassManager::Outcome;
+  TKC_CHECK(outcome != Outcome::broken, "{}", manager.problem());
+  if (outcome != Outcome::ok || diags.has_errors()) return nullptr;
+  if (options.after_passes) options.after_passes();
+  return f;
+}
+
+codegen::EmitResult emit_module(const std::vector<const ir::Function *> &functions, const CompileOptions &options,
+                                const SourceManager &sources, std::vector<Phase> &phases) {
+  std::vector<codegen::Entry> entries;
+  std::string names;
+  for (const ir::Function *f : functions) {
+    entries.push_back({f, f->name, true});
+    entries.push_back({f, f->name + "__any", false});
+    names += (names.empty() ? "" : ", ") + f->name;
+  }
+  CrashScope last_ir("last.tkir", [&] {
+    std::string text;
+    for (const ir::Function *f : functions) text += ir::print(*f);
+    return text;
+  });
+  codegen::EmitOptions emit;
+  emit.max_registers = options.max_registers;
+  emit.keep_llvm = options.keep_llvm;
+  emit.fail = options.fail_in_llvm;
+  if (options.debug_lines) emit.sources = &sources;
+  codegen::EmitResult out = codegen::emit(entries, *options.target, emit);
+  TKC_CHECK(out.ok, "{}: {}", names, out.error);
+  for (const auto &p : out.phases) phases.push_back({std::string("llvm ") + p.name, p.milliseconds});
+  return out;
+}
 
 std::unique_ptr<CompiledKernel> compile_kernel(sema::Program &program, const ast::Function &kernel,
                                                const sema::InstanceSpec &spec, const CompileOptions &options,
                                                Diagnostics &diags) {
   auto out = std::make_unique<CompiledKernel>();
-  Stopwatch watch(out->phases);
-  out->function = sema::instantiate(program, kernel, spec, options.target, diags);
-  watch.lap("sema");
+  out->function = lower_kernel(program, kernel, spec, options, diags, out->phases);
   if (!out->function) return nullptr;
-  ir::Function &f = *out->function;
-  const ir::Part &part = options.part ? *options.part : ir::default_part(*options.target);
-  passes::PassContext context{*options.target, part, diags, options.passes};
-  passes::PassManager manager(passes::pipeline());
-  passes::PassManager::Outcome outcome = manager.run(f, context);
-  for (const auto &t : manager.timings())
-    out->phases.push_back({std::string("pass ") + t.name, t.pass_ms + t.check_ms});
-  TKC_CHECK(outcome != passes::PassManager::Outcome::broken, "{}", manager.problem());
-  if (outcome == passes::PassManager::Outcome::rejected || diags.has_errors()) return nullptr;
-  Stopwatch emitting(out->phases);
-  std::vector<codegen::Entry> entries = {{&f, f.name, true}, {&f, f.name + "__any", false}};
-  codegen::EmitOptions emit;
-  emit.max_registers = options.max_registers;
-  emit.keep_llvm = options.keep_llvm;
-  if (options.debug_lines) emit.sources = &diags.sources();
-  out->code = codegen::emit(entries, *options.target, emit);
-  TKC_CHECK(out->code.ok, "kernel `{}`: {}", f.name, out->code.error);
-  for (const auto &p : out->code.phases) out->phases.push_back({std::string("llvm ") + p.name, p.milliseconds});
+  out->code = emit_module({out->function.get()}, options, diags.sources(), out->phases);
   return out;
 }
 

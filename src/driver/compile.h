@@ -1,4 +1,4 @@
-// From a kernel of a program to PTX: one call per stage.
+// From kernels of a program to PTX: one call per stage.
 #pragma once
 #include "codegen/emit_ptx.h"
 #include "passes/pass_manager.h"
@@ -10,22 +10,36 @@ struct CompileOptions {
   const ir::Target *target = nullptr; // required
   const ir::Part *part = nullptr;     // null: the target's default part
   passes::PassOptions passes;
+  std::string stop_after; // kAfterSema, or the pass behind which no other runs; "": all run
   int64_t max_registers = 0;
   bool keep_llvm = false, debug_lines = true;
+  // For tests of the crash report: called when the passes of a kernel are done; LLVM meets a fatal error.
+  std::function<void()> after_passes;
+  bool fail_in_llvm = false;
 };
+inline constexpr const char *kAfterSema = "sema";
+// What is wrong with the names of passes in these options; "" if nothing is.
+std::string check_pass_options(const CompileOptions &options);
 
 struct Phase {
   std::string name;
   double milliseconds = 0;
 };
 
+// Sema and passes: the laid-out and allocated function, or what `stop_after` left. Null after an error in `diags`.
+std::unique_ptr<ir::Function> lower_kernel(sema::Program &program, const ast::Function &kernel,
+                                           const sema::InstanceSpec &spec, const CompileOptions &options,
+                                           Diagnostics &diags, std::vector<Phase> &phases);
+// One PTX module with the entries NAME and NAME__any of every function, in that order. A fault of tkc ends the process.
+codegen::EmitResult emit_module(const std::vector<const ir::Function *> &functions, const CompileOptions &options,
+                                const SourceManager &sources, std::vector<Phase> &phases);
+
 struct CompiledKernel {
-  std::unique_ptr<ir::Function> function; // laid out and allocated
-  codegen::EmitResult code;               // entries NAME and NAME__any
+  std::unique_ptr<ir::Function> function;
+  codegen::EmitResult code;
   std::vector<Phase> phases;
 };
-
-// Null after an error, which is in `diags`. A fault of tkc ends the process.
+// Both for one kernel. Null after an error, which is in `diags`.
 std::unique_ptr<CompiledKernel> compile_kernel(sema::Program &program, const ast::Function &kernel,
                                                const sema::InstanceSpec &spec, const CompileOptions &options,
                                                Diagnostics &diags);

@@ -1,5 +1,6 @@
 #include "driver/execute.h"
 #include "interp/interp.h"
+#include "support/stop.h"
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -58,14 +59,20 @@ Result<std::vector<int64_t>> launch_grid(const ir::Function &f, const LaunchData
   return grid;
 }
 
+// Element strides of dense row-major storage.
+static std::vector<int64_t> dense_strides(const std::vector<int64_t> &shape) {
+  std::vector<int64_t> out(shape.size(), 1);
+  for (size_t d = out.size(); d-- > 1;) out[d - 1] = out[d] * shape[d];
+  return out;
+}
+
 bool may_use_aligned(const ir::Function &f, const LaunchData &data) {
-  for (size_t i = 0; i < f.params.size(); i++) {
-    const ir::Param &p = f.params[i];
-    if (!p.type.is_tensor() || !p.present || p.type.rank() < 1) continue;
-    if (p.type.rank() == 1 && p.dims[0].is_const()) continue; // neither a pitch nor a run-time extent
-    // Dense tensors: every stride but the innermost is a multiple of the innermost extent.
-    int64_t row = data.tensors[i].shape.back() * dtype_bits(p.type.dtype) / 8;
-    if (row % codegen::kAlignedBytes) return false;
+  for (const codegen::AlignmentCheck &c : codegen::alignment_checks(f)) {
+    using Kind = codegen::AlignmentCheck::Kind;
+    if (c.kind == Kind::Address) continue; // ours are
+    const std::vector<int64_t> &shape = data.tensors[c.param].shape;
+    int64_t value = c.kind == Kind::Extent ? shape[size_t(c.dim)] : dense_strides(shape)[size_t(c.dim)];
+    if (value % c.multiple) return false;
   }
   return true;
 }
@@ -88,10 +95,7 @@ Blob parameter_blob(const ir::Function &f, const codegen::KernelAbi &abi, const 
     switch (p.kind) {
     case Kind::Pointer: put(p, address(index(p.tensor))); break;
     case Kind::Stride: {
-      const HostTensor &t = data.tensors[index(p.tensor)];
-      int64_t stride = 1;
-      for (size_t d = size_t(p.dim) + 1; d < t.shape.size(); d++) stride *= t.shape[d];
-      put(p, uint64_t(stride));
+      put(p, uint64_t(dense_strides(data.tensors[index(p.tensor)].shape)[size_t(p.dim)]));
       break;
     }
     case Kind::Scalar: {
@@ -139,8 +143,7 @@ Status run_interp(const ir::Function &f, LaunchData &data, const SourceManager &
       interp::TensorRef ref;
       ref.storage = storages[i].get();
       ref.extents = data.tensors[i].shape;
-      ref.strides.assign(ref.extents.size(), 1);
-      for (size_t d = ref.extents.size(); d-- > 1;) ref.strides[d - 1] = ref.strides[d] * ref.extents[d];
+      ref.strides = dense_strides(ref.extents);
       launch.args.emplace_back(ref);
     } else {
       interp::Tile t(p.type.dtype, {});
@@ -159,6 +162,7 @@ Status run_interp(const ir::Function &f, LaunchData &data, const SourceManager &
     launch.args.emplace_back(t);
   }
   interp::Result r = interp::run(launch);
+  if (auto why = stop_reason()) return *why;
   if (r.trap) {
     std::string at = sources.describe(r.trap->loc);
     return failure("{}{}", at.empty() ? "" : at + ": ", r.trap->message);
@@ -175,6 +179,11 @@ Status run_interp(const ir::Function &f, LaunchData &data, const SourceManager &
 }
 
 // ---- emulator
+
+Error emulator_failure(const emu::Report &report) {
+  const emu::Error &e = report.errors.front();
+  return {emu::to_string(e), e.kind == emu::ErrorKind::Budget ? ErrorKind::Timeout : ErrorKind::Failure};
+}
 
 Status run_emu(const CompiledKernel &kernel, LaunchData &data, const SourceManager &sources,
                const emu::Options &options, std::string &printed) {
@@ -207,7 +216,8 @@ Status run_emu(const CompiledKernel &kernel, LaunchData &data, const SourceManag
   if (launch.grid[0] > 0) {
     emu::Report r = emu::run(*parsed.module, abi.entry, memory, launch, options);
     printed += r.printed;
-    if (!r.ok()) return failure("{}", emu::to_string(r.errors.front()));
+    if (auto why = stop_reason()) return *why;
+    if (!r.ok()) return emulator_failure(r);
   }
   for (size_t i = 0; i < f.params.size(); i++)
     if (f.params[i].type.is_tensor() && f.params[i].present && f.params[i].mode != ir::ParamMode::In)

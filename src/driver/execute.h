@@ -36,6 +36,8 @@ Blob parameter_blob(const ir::Function &f, const codegen::KernelAbi &abi, const 
 Status run_interp(const ir::Function &typed, LaunchData &data, const SourceManager &sources, std::string &printed);
 Status run_emu(const CompiledKernel &kernel, LaunchData &data, const SourceManager &sources,
                const emu::Options &options, std::string &printed);
+// The first error of a run that has one; of kind Timeout if it used up its instructions.
+Error emulator_failure(const emu::Report &report);
 Status run_gpu(Device &device, const CompiledKernel &kernel, LaunchData &data, const SourceManager &sources,
                double limit_seconds);
 

@@ -1,6 +1,7 @@
 #include "driver/verify.h"
 #include "interp/interp.h"
 #include "runtime/generators.h"
+#include "support/stop.h"
 #include <chrono>
 
 namespace tkc::driver {
@@ -47,6 +48,7 @@ static Result<std::vector<interp::Value>> call(const sema::HostFunction &h, std:
   launch.function = &f;
   launch.args = std::move(args);
   interp::Result r = interp::run(launch);
+  if (auto why = stop_reason()) return *why;
   if (r.trap) {
     std::string at = sources.describe(r.trap->loc);
     return failure("{}{}", at.empty() ? "" : at + ": ", r.trap->message);
@@ -67,17 +69,24 @@ sema::Numbers numbers_of(const ir::Function &f, const sema::CaseSpec &c) {
   return out;
 }
 
+// A nameless case is the command line of `tkc run`.
+static Error no_value(const sema::CaseSpec &c, std::string_view what, const std::string &name) {
+  if (!c.name.empty()) return failure("case `{}` gives no value for the {} `{}`", c.name, what, name);
+  return failure("the {} `{}` has no value: give --{} {}=VALUE{}", what, name, what, name,
+                 what == "size" ? ", or an input file that has it" : "");
+}
+
 Status bind_sizes(const ir::Function &f, const sema::CaseSpec &c, LaunchData &data) {
   for (const std::string &s : f.sizes) {
     auto it = c.numbers.find(s);
-    if (it == c.numbers.end()) return failure("case `{}` gives no value for the size `{}`", c.name, s);
+    if (it == c.numbers.end()) return no_value(c, "size", s);
     data.sizes[s] = int64_t(it->second);
   }
   return {};
 }
 
 Result<LaunchData> make_data(sema::Program &program, const ast::Check *check, const ir::Function &f,
-                             const sema::CaseSpec &c, uint64_t seed, Diagnostics &diags) {
+                             const sema::CaseSpec &c, uint64_t seed, Diagnostics &diags, const GivenTensors &given) {
   LaunchData data;
   TKC_TRY(bind_sizes(f, c, data));
   for (const ir::Param &p : f.params)
@@ -95,7 +104,7 @@ Result<LaunchData> make_data(sema::Program &program, const ast::Check *check, co
       for (const ast::Input &in : check->inputs)
         if (in.name.text == p.name) input = &in;
     if (!p.type.is_tensor()) {
-      if (input) { // a scalar by an expression
+      if (input && !data.scalars.count(p.name)) { // a scalar by an expression
         auto h =
             sema::build_input(program, *check, *input, numbers, args, {p.name, host_dtype(p.type.dtype), {}}, diags);
         if (!h) return failure("input `{}` has errors", p.name);
@@ -103,7 +112,7 @@ Result<LaunchData> make_data(sema::Program &program, const ast::Check *check, co
         if (!r) return r.failed();
         data.scalars[p.name] = std::get<interp::Tile>((*r)[0]).as_f(0);
       } else if (!data.scalars.count(p.name)) {
-        return failure("case `{}` gives no value for the scalar `{}`", c.name, p.name);
+        return no_value(c, "scalar", p.name);
       }
       numbers.emplace(p.name, data.scalars[p.name]);
       continue;
@@ -117,6 +126,8 @@ Result<LaunchData> make_data(sema::Program &program, const ast::Check *check, co
     HostTensor t = HostTensor::zeros(p.type.dtype, *shape);
     if (p.mode == ir::ParamMode::Out) {
       poison(t);
+    } else if (auto it = given.find(p.name); it != given.end()) {
+      t = it->second;
     } else if (input) {
       auto h =
           sema::build_input(program, *check, *input, numbers, args, {p.name, host_dtype(p.type.dtype), *shape}, diags);
@@ -163,9 +174,10 @@ static Tolerance default_tolerance(DType t) {
   return out;
 }
 
-static Tolerance tolerance_of(const ast::Check &check, const std::string &name, DType t, Diagnostics &diags) {
+Tolerance tolerance_of(const ast::Check *check, const std::string &name, DType t, Diagnostics &diags) {
   Tolerance out = default_tolerance(t);
-  for (const ast::Tolerance &tol : check.tolerances) {
+  if (!check) return out;
+  for (const ast::Tolerance &tol : check->tolerances) {
     bool mine = false;
     for (const ast::Name &n : tol.outputs) mine |= n.text == name;
     if (!mine) continue;
@@ -188,6 +200,20 @@ static Tolerance tolerance_of(const ast::Check &check, const std::string &name, 
   return out;
 }
 
+Status run_on(sema::Program &program, const ast::Function &kernel, const ir::Function &typed,
+              const sema::InstanceSpec &spec, const VerifyOptions &o, Diagnostics &diags, LaunchData &data,
+              std::string &printed) {
+  if (o.executor == Executor::Interp) {
+    TimeLimit limit(o.limit_seconds);
+    return run_interp(typed, data, diags.sources(), printed);
+  }
+  auto compiled = compile_kernel(program, kernel, spec, o.compile, diags);
+  if (!compiled) return failure("the kernel has errors");
+  if (o.executor == Executor::Gpu) return run_gpu(*o.device, *compiled, data, diags.sources(), o.gpu_limit());
+  TimeLimit limit(o.limit_seconds);
+  return run_emu(*compiled, data, diags.sources(), o.emu, printed);
+}
+
 static CaseResult run_case(sema::Program &program, const ast::Function &kernel, const ast::Check &check,
                            const sema::CaseSpec &c, const VerifyOptions &o, Diagnostics &diags) {
   CaseResult out;
@@ -206,17 +232,7 @@ static CaseResult run_case(sema::Program &program, const ast::Function &kernel, 
   auto data = make_data(program, &check, *typed, c, o.seed, diags);
   if (!data) return fail(data.failed());
   LaunchData before = *data;
-  Status ran;
-  if (o.executor == Executor::Interp) {
-    ran = run_interp(*typed, *data, diags.sources(), out.printed);
-  } else {
-    auto compiled = compile_kernel(program, kernel, spec, o.compile, diags);
-    if (!compiled) return fail(failure("the kernel has errors"));
-    if (o.executor == Executor::Emu)
-      ran = run_emu(*compiled, *data, diags.sources(), o.emu, out.printed);
-    else
-      ran = run_gpu(*o.device, *compiled, *data, diags.sources(), o.limit_seconds);
-  }
+  Status ran = run_on(program, kernel, *typed, spec, o, diags, *data, out.printed);
   if (!ran) return fail(ran.failed());
   std::vector<sema::HostArg> args;
   std::vector<interp::Value> values;
@@ -252,7 +268,7 @@ static CaseResult run_case(sema::Program &program, const ast::Function &kernel, 
       if (want.shape != got.shape)
         return fail(failure("the reference of `{}` has shape {}, the tensor {}", h->outputs[k],
                             ir::shape_str(want.shape), ir::shape_str(got.shape)));
-      Tolerance tol = tolerance_of(check, h->outputs[k], got.dtype, diags);
+      Tolerance tol = tolerance_of(&check, h->outputs[k], got.dtype, diags);
       Comparison cmp;
       if (want.is_float()) {
         cmp = compare(got, want.f, tol);
@@ -272,25 +288,26 @@ static CaseResult run_case(sema::Program &program, const ast::Function &kernel, 
   return out;
 }
 
-std::vector<CaseResult> verify_kernel(sema::Program &program, const ast::Function &kernel, const ast::Check &check,
-                                      const VerifyOptions &o, Diagnostics &diags) {
-  std::vector<CaseResult> out;
+void verify_kernel(sema::Program &program, const ast::Function &kernel, const ast::Check &check, const VerifyOptions &o,
+                   Diagnostics &diags, const std::function<void(const CaseResult &)> &done) {
   for (const ast::Case &c : check.cases) {
     if (!o.only_case.empty() && c.name.text != o.only_case) continue;
     auto spec = sema::evaluate_case(program, kernel, check, c, diags);
-    if (!spec) return {};
+    if (!spec) return;
     if (spec->gpu_only && o.executor != Executor::Gpu) {
       CaseResult skipped;
       skipped.kernel = kernel.name.text;
       skipped.name = c.name.text;
       skipped.skipped = true;
-      out.push_back(std::move(skipped));
+      done(skipped);
       continue;
     }
-    out.push_back(run_case(program, kernel, check, *spec, o, diags));
-    if (diags.has_errors() || out.back().error_kind == ErrorKind::Timeout) return out;
+    if (o.progress) o.progress(fmt::format("{}.{}", kernel.name.text, c.name.text));
+    CaseResult r = run_case(program, kernel, check, *spec, o, diags);
+    if (diags.has_errors()) return;
+    done(r);
+    if (r.error_kind != ErrorKind::Failure) return;
   }
-  return out;
 }
 
 } // namespace tkc::driver

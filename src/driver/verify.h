@@ -13,7 +13,10 @@ struct VerifyOptions {
   uint64_t seed = 1;
   emu::Options emu;
   Device *device = nullptr; // Gpu
-  double limit_seconds = 60;
+  double limit_seconds = 0; // of the kernel of one case; 0: kGpuLimit on the GPU, none elsewhere
+  double gpu_limit() const { return limit_seconds > 0 ? limit_seconds : kGpuLimit; }
+  static constexpr double kGpuLimit = 60;
+  std::function<void(const std::string &what)> progress; // called before each case
 };
 
 struct CaseResult {
@@ -33,13 +36,23 @@ sema::Numbers numbers_of(const ir::Function &f, const sema::CaseSpec &c);
 // The run-time sizes of the instance from the case; a missing one is an error.
 Status bind_sizes(const ir::Function &f, const sema::CaseSpec &c, LaunchData &data);
 
-// The data of one case: inputs by the block's expressions (else normal(0, 1), small integers, fair coins), outputs
-// poisoned. `function` is any instance of the kernel for the case.
+// The data of one case: inputs that are `given`, by the block's expressions, or else normal(0, 1), small integers and
+// fair coins; outputs poisoned. `function` is any instance of the kernel for the case.
+using GivenTensors = std::map<std::string, HostTensor>;
 Result<LaunchData> make_data(sema::Program &program, const ast::Check *check, const ir::Function &function,
-                             const sema::CaseSpec &c, uint64_t seed, Diagnostics &diags);
+                             const sema::CaseSpec &c, uint64_t seed, Diagnostics &diags,
+                             const GivenTensors &given = {});
+// Runs the typed kernel on the executor of the options, compiled as `spec` says where it must be.
+Status run_on(sema::Program &program, const ast::Function &kernel, const ir::Function &typed,
+              const sema::InstanceSpec &spec, const VerifyOptions &options, Diagnostics &diags, LaunchData &data,
+              std::string &printed);
+// The limits for an output: those of the block (which may be null), else what rounding to the dtype leaves.
+Tolerance tolerance_of(const ast::Check *check, const std::string &output, DType t, Diagnostics &diags);
 
-// Empty after errors in the file, which are in `diags`.
-std::vector<CaseResult> verify_kernel(sema::Program &program, const ast::Function &kernel, const ast::Check &check,
-                                      const VerifyOptions &options, Diagnostics &diags);
+// Calls `done` with every result as it comes. Ends after errors in the file, which are in `diags`, after a timeout and
+// after an interruption.
+void verify_kernel(sema::Program &program, const ast::Function &kernel, const ast::Check &check,
+                   const VerifyOptions &options, Diagnostics &diags,
+                   const std::function<void(const CaseResult &)> &done);
 
 } // namespace tkc::driver

@@ -1,5 +1,6 @@
 // Set-up of a block and the scheduler of a cluster.
 #include "emu/block.h"
+#include "support/stop.h"
 #include <algorithm>
 #include <cstring>
 
@@ -195,6 +196,11 @@ Cluster::State Cluster::run(bool may_pause) {
       if (std::all_of(blocks.begin(), blocks.end(), [](const auto &b) { return b->exited(); })) break;
       if (unblock()) continue;
       report_deadlock();
+      return State::Finished;
+    }
+    if (stop_requested()) {
+      w->at = w->splits.front().pc;
+      w->error(ErrorKind::Budget, first_lane(w->splits.front().mask), 0, "the run was stopped");
       return State::Finished;
     }
     if (w->spins() && help_spinning()) continue;

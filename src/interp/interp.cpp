@@ -1,4 +1,5 @@
 #include "interp/interp.h"
+#include "support/stop.h"
 #include <algorithm>
 #include <thread>
 #include <unordered_map>
@@ -84,6 +85,8 @@ std::vector<Value> Ctx::run_region(const ir::Block *block, std::vector<Value> ar
 
 void Ctx::run_block(const ir::Block *block) {
   yielded_.clear();
+  // Every iteration of a loop passes here.
+  if (stop_requested() && !block->ops.empty()) return trap(*block->ops.front(), stop_reason()->message);
   for (const ir::Op *op : block->ops) {
     ir::def(*op).interp.f(*this, *op);
     if (trapped()) return;

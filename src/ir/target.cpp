@@ -1,4 +1,5 @@
 #include "ir/target.h"
+#include "ir/residency.h"
 #include "support/check.h"
 
 namespace tkc::ir {
@@ -7,9 +8,11 @@ const std::vector<Target> &all_targets() {
   static const std::vector<Target> all = {
 #define TKC_TARGET(...) Target{__VA_ARGS__},
 #define TKC_PART(...)
+#define TKC_RESIDENCY(...)
 #include "ir/targets.def"
 #undef TKC_TARGET
 #undef TKC_PART
+#undef TKC_RESIDENCY
   };
   return all;
 }
@@ -18,11 +21,28 @@ static const std::vector<Part> &all_parts() {
   static const std::vector<Part> all = {
 #define TKC_TARGET(...)
 #define TKC_PART(...) Part{__VA_ARGS__},
+#define TKC_RESIDENCY(...)
 #include "ir/targets.def"
 #undef TKC_TARGET
 #undef TKC_PART
+#undef TKC_RESIDENCY
   };
   return all;
+}
+
+const Residency &residency(const Target &t) {
+  static const Residency all[] = {
+#define TKC_TARGET(...)
+#define TKC_PART(...)
+#define TKC_RESIDENCY(...) Residency{__VA_ARGS__},
+#include "ir/targets.def"
+#undef TKC_TARGET
+#undef TKC_PART
+#undef TKC_RESIDENCY
+  };
+  for (const Residency &r : all)
+    if (r.sm == t.sm) return r;
+  TKC_UNREACHABLE("no residency of {}", t.name);
 }
 
 const Target *find_target(std::string_view name) {

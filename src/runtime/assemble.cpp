@@ -46,15 +46,20 @@ static std::optional<int64_t> number_before(std::string_view line, std::string_v
 
 // "ptxas info    : Compiling entry function 'k' for 'sm_90'", then "Function properties for k" and "0 bytes stack
 // frame, .." (functions that are no entries have these two as well), then "Used 9 registers, used 1 barriers, 64 bytes
-// smem". nvJitLink adds a summary of its own in lower case, whose shared memory contains the reserved part; it is not
-// read.
+// smem". nvJitLink adds a summary in lower case, "info : Function properties for 'k':" and "used 9 registers, used 1
+// barriers, 0 stack, 1088 bytes smem, .."; it is read for kernels that ptxas did not name.
 std::vector<KernelUsage> parse_assembler_log(std::string_view log) {
   std::vector<KernelUsage> kernels;
   std::string properties_of;
-  auto current = [&]() -> KernelUsage * {
+  bool summary = false;
+  auto find = [&](std::string_view name) -> KernelUsage * {
     for (KernelUsage &k : kernels)
-      if (k.name == properties_of) return &k;
+      if (k.name == name) return &k;
     return nullptr;
+  };
+  auto add = [&](std::string name) {
+    kernels.push_back({});
+    kernels.back().name = std::move(name);
   };
   for (size_t at = 0; at < log.size();) {
     size_t end = std::min(log.find('\n', at), log.size());
@@ -66,26 +71,135 @@ std::vector<KernelUsage> parse_assembler_log(std::string_view log) {
       return line.substr(p + words.size());
     };
     if (auto rest = after("Compiling entry function '")) {
-      std::string name(rest->substr(0, rest->find('\'')));
-      properties_of = name;
-      kernels.push_back({});
-      kernels.back().name = name;
+      properties_of = std::string(rest->substr(0, rest->find('\'')));
+      summary = false;
+      if (!find(properties_of)) add(properties_of);
+    } else if (auto name = after("Function properties for '")) {
+      properties_of = std::string(name->substr(0, name->find('\'')));
+      summary = find(properties_of) == nullptr;
+      if (summary)
+        add(properties_of);
+      else
+        properties_of.clear();
     } else if (auto name = after("Function properties for ")) {
       properties_of = std::string(*name);
-      if (!name->empty() && name->front() == '\'') break; // the summary
-    } else if (KernelUsage *k = current()) {
+      summary = false;
+    } else if (KernelUsage *k = find(properties_of)) {
       if (auto n = number_before(line, " bytes stack frame")) k->stack = *n;
       if (auto n = number_before(line, " bytes spill stores")) k->spill_stores = *n;
       if (auto n = number_before(line, " bytes spill loads")) k->spill_loads = *n;
-      if (line.find("Used ") == std::string_view::npos) continue;
+      if (!after(summary ? "used " : "Used ")) continue;
       if (auto n = number_before(line, " registers")) k->registers = *n;
       if (auto n = number_before(line, " barriers")) k->barriers = *n;
       if (auto n = number_before(line, " bytes smem")) k->static_shared = *n;
+      if (auto n = number_before(line, " stack")) k->stack = std::max(k->stack, *n);
       if (auto n = number_before(line, " bytes lmem")) k->stack = std::max(k->stack, *n);
       if (auto n = number_before(line, " bytes cumulative stack size")) k->stack = std::max(k->stack, *n);
+      if (summary && k->stack > 0) k->spill_stores = k->spill_loads = -1;
     }
   }
   return kernels;
+}
+
+// ---- the cubin
+
+namespace {
+// Little-endian fields of an ELF file, checked against its size.
+class ElfReader {
+public:
+  explicit ElfReader(std::span<const uint8_t> bytes) : bytes_(bytes) {}
+  template <typename T> T get(uint64_t at) const {
+    T value = 0;
+    if (at <= bytes_.size() && bytes_.size() - at >= sizeof(T)) std::memcpy(&value, bytes_.data() + at, sizeof(T));
+    return value;
+  }
+  std::string text(uint64_t at) const {
+    std::string out;
+    for (; at < bytes_.size() && bytes_[at]; at++) out += char(bytes_[at]);
+    return out;
+  }
+  struct Section {
+    std::string name;
+    uint64_t offset = 0, bytes = 0;
+    uint32_t link = 0;
+  };
+  std::vector<Section> sections() const {
+    std::vector<Section> out;
+    uint64_t table = get<uint64_t>(0x28), size = get<uint16_t>(0x3a), count = get<uint16_t>(0x3c);
+    if (size < 64 || table > bytes_.size() || (bytes_.size() - table) / size < count) return out;
+    uint64_t names = get<uint64_t>(table + size * get<uint16_t>(0x3e) + 0x18);
+    for (uint64_t i = 0; i < count; i++) {
+      uint64_t at = table + i * size;
+      Section s{text(names + get<uint32_t>(at)), get<uint64_t>(at + 0x18), get<uint64_t>(at + 0x20),
+                get<uint32_t>(at + 0x28)};
+      bool inside = s.offset <= bytes_.size() && bytes_.size() - s.offset >= s.bytes;
+      if (!inside) s.bytes = 0; // a section without contents, or a damaged file
+      out.push_back(std::move(s));
+    }
+    return out;
+  }
+
+private:
+  std::span<const uint8_t> bytes_;
+};
+} // namespace
+
+// The section .nv.info is a list of attributes: format, attribute (a byte each), size (2 bytes), value. Format 4 has a
+// value of that size; in those of the whole file it is the index of a symbol and a number.
+std::vector<KernelUsage> parse_cubin_usage(std::span<const uint8_t> cubin) {
+  constexpr uint8_t kSized = 4, kFrameSize = 0x11, kRegisters = 0x2f;
+  constexpr uint64_t kSymbolBytes = 24;
+  std::vector<KernelUsage> out;
+  ElfReader elf(cubin);
+  if (elf.get<uint32_t>(0) != 0x464c457f) return out; // "\x7fELF"
+  std::vector<ElfReader::Section> sections = elf.sections();
+  for (const ElfReader::Section &info : sections) {
+    if (info.name != ".nv.info" || info.link >= sections.size()) continue;
+    const ElfReader::Section &symbols = sections[info.link];
+    if (symbols.link >= sections.size()) continue;
+    auto usage = [&](uint32_t symbol) -> KernelUsage & {
+      uint64_t at = symbol * kSymbolBytes;
+      std::string name;
+      if (at < symbols.bytes) name = elf.text(sections[symbols.link].offset + elf.get<uint32_t>(symbols.offset + at));
+      for (KernelUsage &k : out)
+        if (k.name == name) return k;
+      KernelUsage &k = out.emplace_back();
+      k.name = name;
+      k.static_shared = k.barriers = -1;
+      return k;
+    };
+    for (uint64_t at = info.offset; at + 4 <= info.offset + info.bytes;) {
+      auto format = elf.get<uint8_t>(at), attribute = elf.get<uint8_t>(at + 1);
+      if (format == kSized && attribute == kRegisters)
+        usage(elf.get<uint32_t>(at + 4)).registers = elf.get<uint32_t>(at + 8);
+      if (format == kSized && attribute == kFrameSize)
+        usage(elf.get<uint32_t>(at + 4)).stack = elf.get<uint32_t>(at + 8);
+      at += 4 + (format == kSized ? elf.get<uint16_t>(at + 2) : 0);
+    }
+  }
+  for (KernelUsage &k : out)
+    if (k.stack > 0) k.spill_stores = k.spill_loads = -1;
+  // A device function has a register count too; a kernel is what has a section of parameters, .nv.info.NAME.
+  std::erase_if(out, [&](const KernelUsage &k) {
+    return std::none_of(sections.begin(), sections.end(),
+                        [&](const auto &s) { return s.name == ".nv.info." + k.name; });
+  });
+  return out;
+}
+
+// The figures of the log, and of the cubin for kernels that the log does not name.
+static std::vector<KernelUsage> usage_of(const Assembled &a, std::string_view arch) {
+  // nvJitLink's summary counts what the system reserves in every block of sm_90, and on no other target.
+  int64_t reserved = arch.starts_with("sm_90") ? 1024 : 0;
+  std::vector<KernelUsage> out = parse_assembler_log(a.log);
+  for (KernelUsage &k : out)
+    if (a.log.find("Compiling entry function '" + k.name + "'") == std::string::npos && k.static_shared >= reserved)
+      k.static_shared -= reserved;
+  for (KernelUsage &k : parse_cubin_usage(a.cubin)) {
+    bool known = std::any_of(out.begin(), out.end(), [&](const KernelUsage &o) { return o.name == k.name; });
+    if (!known) out.push_back(std::move(k));
+  }
+  return out;
 }
 
 // ---- nvJitLink
@@ -116,7 +230,12 @@ Result<NvJitLink> load_nvjitlink() {
   NvJitLink f;
   bool complete = true;
   auto find = [&](const char *symbol, auto &to) {
-    to = reinterpret_cast<std::remove_reference_t<decltype(to)>>(dlsym(library, symbol));
+    void *address = dlsym(library, symbol);
+    // A library may export the names of its header's versions only.
+    for (int minor = 9; minor >= 0; minor--)
+      for (int major : {13, 12})
+        if (!address) address = dlsym(library, fmt::format("__{}_{}_{}", symbol, major, minor).c_str());
+    to = reinterpret_cast<std::remove_reference_t<decltype(to)>>(address);
     complete &= to != nullptr;
   };
   find("nvJitLinkCreate", f.create);
@@ -148,13 +267,20 @@ Result<Assembled> assemble_by_nvjitlink(std::string_view ptx, const AssembleOpti
   const Result<NvJitLink> &library = nvjitlink();
   if (!library) return library.failed();
   const NvJitLink &f = *library;
-  std::vector<std::string> words = {"-arch=" + o.arch, "-verbose"};
+  std::vector<std::string> words = {"-arch=" + o.arch, "-verbose", "-Xptxas=-v"};
   if (o.max_registers > 0) words.push_back(fmt::format("-maxrregcount={}", o.max_registers));
-  std::vector<const char *> options;
-  for (const std::string &w : words) options.push_back(w.c_str());
   NvJitLink::Handle handle = nullptr;
-  if (int code = f.create(&handle, uint32_t(options.size()), options.data()); code != 0)
-    return failure("nvJitLink does not accept the target {} (error {})", o.arch, code);
+  auto create = [&] {
+    std::vector<const char *> options;
+    for (const std::string &w : words) options.push_back(w.c_str());
+    return f.create(&handle, uint32_t(options.size()), options.data());
+  };
+  int refused = create();
+  if (refused != 0) { // the option asks for figures alone; the cubin has most of them too
+    std::erase(words, "-Xptxas=-v");
+    refused = create();
+  }
+  if (refused != 0) return failure("nvJitLink does not accept the target {} (error {})", o.arch, refused);
   auto log = [&](auto size_of, auto read) {
     size_t size = 0;
     if (size_of(handle, &size) != 0 || size == 0) return std::string();
@@ -176,7 +302,7 @@ Result<Assembled> assemble_by_nvjitlink(std::string_view ptx, const AssembleOpti
   f.destroy(&handle);
   if (code != 0) return failure("nvJitLink does not assemble the PTX (error {})\n{}", code, errors);
   if (!errors.empty()) out.log = errors + "\n" + out.log; // warnings
-  out.kernels = parse_assembler_log(out.log);
+  out.kernels = usage_of(out, o.arch);
   return out;
 }
 
@@ -257,7 +383,7 @@ Result<Assembled> assemble_by_ptxas(std::string_view ptx, const AssembleOptions 
     out.by = Assembler::Ptxas;
     out.cubin = std::move(*cubin);
     out.log = trimmed(ran->second);
-    out.kernels = parse_assembler_log(out.log);
+    out.kernels = usage_of(out, o.arch);
     return out;
   };
   Result<Assembled> out = attempt();

@@ -2,6 +2,7 @@
 #pragma once
 #include "support/result.h"
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,7 +18,7 @@ struct AssembleOptions {
   Assembler assembler = Assembler::Any;
 };
 
-// What the assembler says of one kernel. Bytes; -1 where the log has no figure.
+// What one kernel uses. Bytes; -1 where neither the assembler's log nor the cubin has the figure.
 struct KernelUsage {
   std::string name;
   int64_t registers = -1;
@@ -41,7 +42,11 @@ Status assembler_available(Assembler a);
 // The error holds the assembler's own messages.
 Result<Assembled> assemble(std::string_view ptx, const AssembleOptions &options);
 
-// Reads the verbose log of ptxas, also as nvJitLink prints it.
+// Reads the verbose log of ptxas, also as nvJitLink prints it. Where a log has nvJitLink's own summary only, spills are
+// unknown unless the stack is empty, and shared memory contains what the system reserves.
 std::vector<KernelUsage> parse_assembler_log(std::string_view log);
+// Registers and stack of the kernels of a cubin, in the order of its symbols; the other figures are unknown, but for
+// the spills of an empty stack. Empty if this is no cubin.
+std::vector<KernelUsage> parse_cubin_usage(std::span<const uint8_t> cubin);
 
 } // namespace tkc

@@ -63,6 +63,7 @@ Result<AbSamples> run_ab(const Measure &a, const Measure &b, int64_t rounds, uin
     for (int turn = 0; turn < 2; turn++) {
       bool is_b = (turn == 0) == b_first;
       Result<double> seconds = is_b ? b() : a();
+      if (!seconds && seconds.kind() == ErrorKind::Interrupted) return out;
       if (!seconds) return seconds.failed();
       times[is_b] = *seconds;
     }

@@ -71,7 +71,8 @@ struct AbSamples {
   std::vector<bool> b_first; // the order in each round
 };
 // Measures both sides in every round; which comes first is drawn from `seed`, balanced over each pair of rounds.
-// `progress` is called with the number of finished rounds; it returns false to stop with what there is.
+// `progress` is called with the number of finished rounds; it returns false to stop with what there is. An
+// interruption gives the rounds that were finished.
 Result<AbSamples> run_ab(const Measure &a, const Measure &b, int64_t rounds, uint64_t seed,
                          const std::function<bool(int64_t)> &progress = {});
 

@@ -1,4 +1,5 @@
 #include "runtime/device.h"
+#include "support/stop.h"
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -128,6 +129,10 @@ Status Device::poll(const std::function<cu::Code()> &query, double limit) {
     cu::Code code = query();
     if (code == CUDA_SUCCESS_) return {};
     if (code != CUDA_ERROR_NOT_READY_) return api_.error(code, "the kernel failed");
+    if (std::optional<Error> why = stop_reason()) {
+      hung_ = true; // a running kernel cannot be called back
+      return *why;
+    }
     double waited = duration<double>(steady_clock::now() - begin).count();
     if (limit > 0 && waited > limit) {
       hung_ = true;

@@ -1,9 +1,9 @@
 // GPU objects over the driver API (cuda.h). Each closes itself; all must be destroyed before their Device. Objects
 // belong to the thread that opened the Device; another thread calls make_current() first.
 //
-// Runaway kernels: whatever waits has a time limit. When it expires the device is marked as hung, the error has the
-// kind Timeout, and destructors no longer touch the device (every driver call could block for ever); the process should
-// then end by std::_Exit after flushing its output.
+// Runaway kernels: whatever waits has a time limit, and ends at stop_requested() (support/stop.h) as well. Then the
+// device is marked as hung, the error has the kind Timeout or Interrupted, and destructors no longer touch the device
+// (every driver call could block for ever); the process should then end by std::_Exit after flushing its output.
 #pragma once
 #include "runtime/cuda.h"
 #include "runtime/host_tensor.h"

@@ -92,37 +92,80 @@ static Status write_all(int descriptor, std::span<const uint8_t> bytes, const st
   return {};
 }
 
-Status write_file(const std::string &path, std::span<const uint8_t> bytes) {
-  if (path.empty() || path.find('\0') != std::string::npos) return failure("`{}` is not a file name", path);
-  struct stat info;
-  bool exists = ::stat(path.c_str(), &info) == 0;
-  if (exists && S_ISDIR(info.st_mode)) return failure("cannot write `{}`: it is a folder", path);
-  if (exists && !S_ISREG(info.st_mode)) {
-    int descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
-    if (descriptor < 0) return system_failure("write", path);
-    Status written = write_all(descriptor, bytes, path);
-    ::close(descriptor);
+namespace {
+// A file that is written in two steps: its bytes beside the target, then the rename.
+class PendingFile {
+public:
+  explicit PendingFile(const std::string &path) : path_(path) {}
+  PendingFile(PendingFile &&other) noexcept
+      : path_(std::move(other.path_)), target_(std::move(other.target_)),
+        temporary_(std::exchange(other.temporary_, "")), in_place_(other.in_place_) {}
+  PendingFile &operator=(PendingFile &&) = delete;
+  ~PendingFile() {
+    if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  }
+
+  Status prepare(std::span<const uint8_t> bytes) {
+    if (path_.empty() || path_.find('\0') != std::string::npos) return failure("`{}` is not a file name", path_);
+    struct stat info;
+    bool exists = ::stat(path_.c_str(), &info) == 0;
+    if (exists && S_ISDIR(info.st_mode)) return failure("cannot write `{}`: it is a folder", path_);
+    in_place_ = exists && !S_ISREG(info.st_mode);
+    if (in_place_) return {};
+    target_ = path_;
+    char resolved[PATH_MAX];
+    if (exists && ::realpath(path_.c_str(), resolved)) target_ = resolved;
+    std::string name = fmt::format("{}.{}.tmp", target_, ::getpid());
+    int file = ::open(name.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, exists ? info.st_mode & 0777 : 0666);
+    if (file < 0) return system_failure("write", path_);
+    temporary_ = std::move(name);
+    Status written = write_all(file, bytes, path_);
+    // close() reports what a full network disk refused.
+    if (::close(file) != 0 && written.ok()) written = system_failure("write", path_);
     return written;
   }
-  std::string target = path;
-  if (exists) {
-    char resolved[PATH_MAX];
-    if (::realpath(path.c_str(), resolved)) target = resolved;
+
+  Status finish(std::span<const uint8_t> bytes) {
+    if (!in_place_) {
+      if (::rename(temporary_.c_str(), target_.c_str()) != 0) return system_failure("write", path_);
+      temporary_.clear();
+      return {};
+    }
+    int file = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
+    if (file < 0) return system_failure("write", path_);
+    Status written = write_all(file, bytes, path_);
+    ::close(file);
+    return written;
   }
-  std::string temporary = fmt::format("{}.{}.tmp", target, ::getpid());
-  int descriptor =
-      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, exists ? info.st_mode & 0777 : 0666);
-  if (descriptor < 0) return system_failure("write", path);
-  Status written = write_all(descriptor, bytes, path);
-  // close() reports what a full network disk refused.
-  if (::close(descriptor) != 0 && written.ok()) written = system_failure("write", path);
-  if (written.ok() && ::rename(temporary.c_str(), target.c_str()) != 0) written = system_failure("write", path);
-  if (!written.ok()) ::unlink(temporary.c_str());
-  return written;
+
+private:
+  std::string path_, target_, temporary_;
+  bool in_place_ = false; // a pipe, /dev/null
+};
+} // namespace
+
+Status write_file(const std::string &path, std::span<const uint8_t> bytes) {
+  PendingFile file(path);
+  TKC_TRY(file.prepare(bytes));
+  return file.finish(bytes);
 }
 
 Status write_file(const std::string &path, std::string_view text) {
   return write_file(path, std::span(reinterpret_cast<const uint8_t *>(text.data()), text.size()));
+}
+
+OutputFile text_output(std::string path, std::string_view text) {
+  return {std::move(path), std::vector<uint8_t>(text.begin(), text.end())};
+}
+
+Status write_files(const std::vector<OutputFile> &files) {
+  std::vector<PendingFile> pending;
+  for (const OutputFile &f : files) {
+    pending.emplace_back(f.path);
+    TKC_TRY(pending.back().prepare(f.bytes));
+  }
+  for (size_t i = 0; i < files.size(); i++) TKC_TRY(pending[i].finish(files[i].bytes));
+  return {};
 }
 
 } // namespace tkc

@@ -18,6 +18,14 @@ Result<std::vector<uint8_t>> read_file(const std::string &path);
 Status write_file(const std::string &path, std::span<const uint8_t> bytes);
 Status write_file(const std::string &path, std::string_view text);
 
+struct OutputFile {
+  std::string path;
+  std::vector<uint8_t> bytes;
+};
+OutputFile text_output(std::string path, std::string_view text);
+// All or none: every file is written under a temporary name before the first is renamed.
+Status write_files(const std::vector<OutputFile> &files);
+
 // Random access to a file that may be larger than memory.
 class FileReader {
 public:

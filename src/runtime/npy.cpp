@@ -155,7 +155,8 @@ Result<DType> choose_dtype(const std::string &raw, std::optional<DType> wanted) 
   return failure("elements of type `{}` are not supported", raw);
 }
 
-Result<HostTensor> parse(std::span<const uint8_t> file, std::optional<DType> wanted) {
+// Where the data begin.
+Result<size_t> parse_header(std::span<const uint8_t> file, std::optional<HeaderParser> &header) {
   if (file.size() < 10) return failure("{} bytes are too few for a .npy file", file.size());
   if (std::memcmp(file.data(), kMagic, sizeof kMagic) != 0) return failure("this is not a .npy file (wrong magic)");
   int major = file[6], minor = file[7];
@@ -167,9 +168,17 @@ Result<HostTensor> parse(std::span<const uint8_t> file, std::optional<DType> wan
   if (major > 1) length |= uint64_t(file[10]) << 16 | uint64_t(file[11]) << 24;
   if (length > file.size() - start)
     return failure("the header is truncated: {} bytes are announced, {} are there", length, file.size() - start);
-  HeaderParser header(std::string_view(reinterpret_cast<const char *>(file.data()) + start, size_t(length)));
-  TKC_TRY(header.run());
-  if (header.structured) return failure("structured elements (records) are not supported");
+  header.emplace(std::string_view(reinterpret_cast<const char *>(file.data()) + start, size_t(length)));
+  TKC_TRY(header->run());
+  if (header->structured) return failure("structured elements (records) are not supported");
+  return start + size_t(length);
+}
+
+Result<HostTensor> parse(std::span<const uint8_t> file, std::optional<DType> wanted) {
+  std::optional<HeaderParser> parsed;
+  Result<size_t> start = parse_header(file, parsed);
+  if (!start) return start.failed();
+  const HeaderParser &header = *parsed;
   Result<DType> dtype = choose_dtype(header.descr, wanted);
   if (!dtype) return dtype.failed();
   int64_t real_dims = std::count_if(header.shape.begin(), header.shape.end(), [](int64_t d) { return d != 1; });
@@ -177,15 +186,14 @@ Result<HostTensor> parse(std::span<const uint8_t> file, std::optional<DType> wan
     return failure("the array is in Fortran order: save numpy.ascontiguousarray(a) instead");
   std::optional<int64_t> count = element_count(header.shape);
   if (!count) return failure("the shape {} is too large", shape_to_string(header.shape));
-  uint64_t bytes = uint64_t(storage_bytes(*dtype, *count)), held = file.size() - start - length;
+  uint64_t bytes = uint64_t(storage_bytes(*dtype, *count)), held = file.size() - *start;
   if (bytes != held)
     return failure("{}{} needs {} bytes of data, the file holds {}{}", dtype_name(*dtype),
                    shape_to_string(header.shape), bytes, held, held < bytes ? ": it is truncated" : "");
   HostTensor t;
   t.dtype = *dtype;
   t.shape = header.shape;
-  auto data = file.begin() + ptrdiff_t(start + length);
-  t.bytes.assign(data, file.end());
+  t.bytes.assign(file.begin() + ptrdiff_t(*start), file.end());
   if (t.dtype == DType::Bool)
     for (uint8_t &b : t.bytes) b = b != 0;
   return t;
@@ -196,6 +204,15 @@ Result<HostTensor> parse_npy(std::span<const uint8_t> file, std::string_view nam
   Result<HostTensor> t = parse(file, wanted);
   if (!t) return failure("`{}`: {}", name, t.error());
   return t;
+}
+
+Result<NpyHeader> parse_npy_header(std::span<const uint8_t> file, std::string_view name) {
+  std::optional<HeaderParser> header;
+  if (Result<size_t> start = parse_header(file, header); !start) return failure("`{}`: {}", name, start.error());
+  NpyHeader out;
+  if (Result<DType> t = choose_dtype(header->descr, std::nullopt)) out.dtype = *t;
+  out.shape = header->shape;
+  return out;
 }
 
 Result<HostTensor> read_npy(const std::string &path, std::optional<DType> wanted) {

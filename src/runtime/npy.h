@@ -12,6 +12,12 @@ namespace tkc {
 // `wanted`: the dtype that the tensor must have; a file of another one is an error that names both. Files in Fortran
 // order, big-endian, structured or truncated, or with bytes after the array, are errors. `name` is for messages.
 Result<HostTensor> parse_npy(std::span<const uint8_t> file, std::string_view name, std::optional<DType> wanted = {});
+// What a file says of its array; no dtype where the elements are raw bytes. The data are not looked at.
+struct NpyHeader {
+  std::optional<DType> dtype;
+  std::vector<int64_t> shape;
+};
+Result<NpyHeader> parse_npy_header(std::span<const uint8_t> file, std::string_view name);
 Result<HostTensor> read_npy(const std::string &path, std::optional<DType> wanted = {});
 
 Result<std::vector<uint8_t>> encode_npy(const HostTensor &t);

@@ -144,7 +144,7 @@ Status Safetensors::read_data(int64_t offset, std::span<uint8_t> out) const {
   return {};
 }
 
-Result<HostTensor> Safetensors::get(std::string_view name, std::optional<DType> wanted) const {
+Result<const Safetensors::Entry *> Safetensors::find(std::string_view name) const {
   std::vector<std::string_view> names;
   const Entry *entry = nullptr;
   for (const Entry &e : entries_) {
@@ -159,7 +159,19 @@ Result<HostTensor> Safetensors::get(std::string_view name, std::optional<DType> 
   if (name.empty() && names.size() > 1) return failure("`{}` holds several tensors, say which: {}", name_, list);
   if (name.empty()) entry = &entries_[0];
   if (!entry) return failure("`{}` holds no tensor `{}`; it holds {}", name_, name, list);
+  return entry;
+}
 
+Result<NpyHeader> Safetensors::header(std::string_view name) const {
+  Result<const Entry *> entry = find(name);
+  if (!entry) return entry.failed();
+  return NpyHeader{dtype_of((*entry)->dtype), (*entry)->shape};
+}
+
+Result<HostTensor> Safetensors::get(std::string_view name, std::optional<DType> wanted) const {
+  Result<const Entry *> found = find(name);
+  if (!found) return found.failed();
+  const Entry *entry = *found;
   std::optional<DType> held = dtype_of(entry->dtype);
   if (!held)
     return failure("`{}`: the tensor `{}` has the dtype {}, which tkc does not know", name_, entry->name, entry->dtype);

@@ -5,7 +5,7 @@
 // tf32 is stored as F32 and ue4m3 as F8_E4M3; both are read where the caller asks for them.
 #pragma once
 #include "runtime/file_io.h"
-#include "runtime/host_tensor.h"
+#include "runtime/npy.h"
 
 namespace tkc {
 
@@ -25,12 +25,15 @@ public:
   static Result<Safetensors> parse(std::span<const uint8_t> file, std::string_view name);
 
   const std::vector<Entry> &entries() const { return entries_; } // by position in the file
-  // An empty name takes the only tensor. `wanted`: the dtype that the tensor must have. A missing name lists those
+  // Shape and dtype (none where tkc does not know it). An empty name takes the only tensor; a missing one lists those
   // there.
+  Result<NpyHeader> header(std::string_view name) const;
+  // `wanted`: the dtype that the tensor must have.
   Result<HostTensor> get(std::string_view name, std::optional<DType> wanted = {}) const;
 
 private:
   Status read_header(std::string_view json, int64_t data_bytes);
+  Result<const Entry *> find(std::string_view name) const;
   Status read_data(int64_t offset, std::span<uint8_t> out) const;
   std::string name_;
   std::vector<Entry> entries_;

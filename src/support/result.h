@@ -9,8 +9,8 @@
 
 namespace tkc {
 
-// What the command line turns into an exit code: 1, 4 (no device), 5 (timeout).
-enum class ErrorKind : uint8_t { Failure, NoDevice, Timeout };
+// What the command line turns into an exit code: 1, 4 (no device), 5 (timeout), 130 (Ctrl-C).
+enum class ErrorKind : uint8_t { Failure, NoDevice, Timeout, Interrupted };
 
 struct Error {
   std::string message; // one or more lines, lower case, without a full stop

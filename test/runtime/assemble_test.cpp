@@ -87,6 +87,21 @@ TEST_CASE("the log of nvJitLink: functions that are no kernels, and its summary,
   CHECK(k[0].static_shared == 64);
   CHECK(k[0].stack == 0);
   CHECK(parse_assembler_log("").empty());
+  // The summary alone.
+  k = parse_assembler_log("info    : 0 bytes gmem\n"
+                          "info    : Function properties for 'k':\n"
+                          "info    : used 9 registers, used 1 barriers, 0 stack, 1088 bytes smem, 0 bytes lmem\n"
+                          "info    : Function properties for 'l':\n"
+                          "info    : used 24 registers, used 0 barriers, 96 stack, 0 bytes smem, 0 bytes lmem\n");
+  REQUIRE(k.size() == 2);
+  CHECK(k[0].name == "k");
+  CHECK(k[0].registers == 9);
+  CHECK(k[0].barriers == 1);
+  CHECK(k[0].static_shared == 1088);
+  CHECK(k[0].spill_stores == 0);
+  CHECK(k[1].stack == 96);
+  CHECK(k[1].spill_stores == -1);
+  CHECK(k[1].uses_local_memory());
   CHECK(parse_assembler_log("ptxas info    : Compiling entry function 'k").size() == 1);
 }
 
@@ -101,6 +116,7 @@ static void check_assembler(Assembler by) {
                       "\x7f"
                       "ELF",
                       4) == 0);
+    CAPTURE(a->log);
     CHECK(a->kernels.size() == 2);
     const KernelUsage *k = a->find("adds");
     REQUIRE(k);
@@ -116,6 +132,9 @@ static void check_assembler(Assembler by) {
   Result<Assembled> tight = assemble(wide_kernel(), {.arch = "sm_90", .max_registers = 24, .assembler = by});
   REQUIRE(free.ok());
   REQUIRE(tight.ok());
+  CAPTURE(tight->log);
+  REQUIRE(free->find("wide"));
+  REQUIRE(tight->find("wide"));
   CHECK_FALSE(free->find("wide")->uses_local_memory());
   CHECK(free->find("wide")->registers > 40);
   CHECK(tight->find("wide")->registers == 24);
@@ -143,6 +162,33 @@ TEST_CASE("ptxas assembles for sm_80, sm_90 and sm_120" * doctest::skip(!has(Ass
   check_assembler(Assembler::Ptxas);
 }
 
+TEST_CASE("the cubin has the figures of the log" * doctest::skip(!has(Assembler::Any))) {
+  for (const char *arch : {"sm_80", "sm_90", "sm_120"})
+    for (int64_t limit : {0, 24}) {
+      CAPTURE(arch);
+      Result<Assembled> a = assemble(wide_kernel(), {.arch = arch, .max_registers = limit});
+      REQUIRE(a.ok());
+      std::vector<KernelUsage> k = parse_cubin_usage(a->cubin);
+      REQUIRE(k.size() == 1);
+      CHECK(k[0].name == "wide");
+      CHECK(k[0].registers == a->kernels.at(0).registers);
+      CHECK(k[0].stack == a->kernels.at(0).stack);
+      CHECK(k[0].spill_stores == (limit ? -1 : 0));
+      CHECK(k[0].barriers == -1);
+      // A damaged file gives fewer figures, never a fault.
+      for (size_t n = 0; n < a->cubin.size(); n += 7) parse_cubin_usage(std::span(a->cubin).first(n));
+      for (size_t n = 0; n < 64; n++) {
+        std::vector<uint8_t> bad = a->cubin;
+        bad[n] ^= 0xff;
+        parse_cubin_usage(bad);
+      }
+    }
+  Result<Assembled> two = assemble(kTwoKernels, {.arch = "sm_90"});
+  REQUIRE(two.ok());
+  CHECK(parse_cubin_usage(two->cubin).size() == 2);
+  CHECK(parse_cubin_usage({}).empty());
+}
+
 TEST_CASE("both assemblers report the same" * doctest::skip(!has(Assembler::NvJitLink) || !has(Assembler::Ptxas))) {
   for (int64_t limit : {0, 24}) {
     Result<Assembled> a =
@@ -151,6 +197,8 @@ TEST_CASE("both assemblers report the same" * doctest::skip(!has(Assembler::NvJi
         assemble(wide_kernel(), {.arch = "sm_90", .max_registers = limit, .assembler = Assembler::Ptxas});
     REQUIRE(a.ok());
     REQUIRE(b.ok());
+    REQUIRE(a->find("wide"));
+    REQUIRE(b->find("wide"));
     CHECK(a->find("wide")->registers == b->find("wide")->registers);
     CHECK(a->find("wide")->spill_stores == b->find("wide")->spill_stores);
     CHECK(a->find("wide")->spill_loads == b->find("wide")->spill_loads);

@@ -1,0 +1,197 @@
+// What the subcommands share: files and their diagnostics, targets, executors.
+#include "cli/cli.h"
+#include "cli/crash.h"
+#include "ir/target.h"
+#include "runtime/file_io.h"
+#include "support/json.h"
+#include "syntax/parse.h"
+
+namespace tkc::cli {
+
+CLI::Option *add_list(CLI::App &app, const std::string &name, std::vector<std::string> &to, const std::string &help) {
+  return app.add_option(name, to, help)->allow_extra_args(false);
+}
+
+void add_common(CLI::App &app, Common &c) {
+  app.add_option("FILE", c.file, "a .tk file; - is standard input")->required();
+  app.add_option("-k,--kernel", c.kernel, "one kernel of the file (default: all)");
+  app.add_option("--arch", c.arch,
+                 "target, or `native`: that of the GPU here (default: of the GPU that runs, else sm_120)");
+  add_list(app, "-P,--param", c.params, "compile-time parameter, NAME=VALUE");
+  app.add_option("--diagnostics", c.diagnostics, "form of error messages on stderr: text or json")
+      ->check(CLI::IsMember({"text", "json"}));
+}
+
+Session::Session(const Common &c) : c_(c) { set_crash_sources(&sources); }
+Session::~Session() { set_crash_sources(nullptr); }
+
+void Session::print_diagnostics() {
+  if (c_.diagnostics == "json")
+    fmt::print(stderr, "{}", diags.render_json());
+  else
+    fmt::print(stderr, "{}", diags.render_all());
+}
+
+int Session::fail(const Error &e) {
+  if (diags.has_errors()) {
+    print_diagnostics();
+    return kDiagnostics;
+  }
+  return print_error(e);
+}
+
+bool Session::load() {
+  auto id = read_source(c_.file, sources, diags);
+  if (id) program = sema::Program::load(*id, diags);
+  if (program && !diags.has_errors()) return true;
+  print_diagnostics();
+  return false;
+}
+
+std::vector<const ast::Function *> Session::kernels() {
+  std::vector<const ast::Function *> all = program->kernels();
+  if (c_.kernel.empty()) {
+    if (all.empty()) fmt::print(stderr, "tkc: `{}` has no kernel\n", c_.file);
+    return all;
+  }
+  std::vector<std::string> names;
+  for (const ast::Function *f : all) {
+    if (f->name.text == c_.kernel) return {f};
+    names.push_back(f->name.text);
+  }
+  std::string near = nearest_name(c_.kernel, names);
+  diags.report({}, DiagKind::unknown_kernel, c_.kernel, near.empty() ? "" : "; did you mean `" + near + "`?");
+  print_diagnostics();
+  return {};
+}
+
+bool Session::known_parameter(const std::string &name) {
+  std::vector<std::string> names;
+  for (const ast::Function *f : program->kernels())
+    for (const ast::GenericParam &g : f->generics) {
+      if (g.name.text == name) return true;
+      names.push_back(g.name.text);
+    }
+  std::string near = nearest_name(name, names);
+  diags.report({}, DiagKind::unknown_parameter, c_.file, name, near.empty() ? "" : "; did you mean `" + near + "`?");
+  print_diagnostics();
+  return false;
+}
+
+std::optional<sema::InstanceSpec> Session::overrides() {
+  sema::InstanceSpec out;
+  for (const std::string &p : c_.params) {
+    std::string name, value;
+    if (!split_pair("-P", p, name, value) || !known_parameter(name)) return std::nullopt;
+    out.params[name] = value;
+  }
+  return out;
+}
+
+const ir::Target *choose_target(const Common &c, const Device *device, int &exit) {
+  std::string name = c.arch.empty() ? (device ? device->info().arch() : ir::default_target().name) : c.arch;
+  if (name == "native" && device) name = device->info().arch();
+  if (name == "native") {
+    auto opened = Device::open();
+    if (!opened) {
+      exit = print_error(Error{"--arch native: " + opened.error(), opened.kind()});
+      return nullptr;
+    }
+    name = (*opened)->info().arch();
+  }
+  const ir::Target *t = ir::find_target(name);
+  if (!t) {
+    std::string list;
+    for (const ir::Target &x : ir::all_targets()) list += std::string(" ") + x.name;
+    fmt::print(stderr, "tkc: unknown target `{}`; there are:{}\n", name, list);
+    exit = kUsage;
+  }
+  return t;
+}
+
+CLI::Option *add_device(CLI::App &app, std::string &name) {
+  return app
+      .add_option("--device", name,
+                  "auto (the GPU, else the emulator), gpu, emu (the PTX in the emulator) or interp (the meaning of the "
+                  "source)")
+      ->check(CLI::IsMember({"auto", "gpu", "emu", "interp"}));
+}
+
+Chosen choose_executor(const std::string &name) {
+  Chosen out;
+  if (name == "interp") return out;
+  if (name == "emu") {
+    out.executor = driver::Executor::Emu;
+    return out;
+  }
+  auto device = Device::open();
+  if (device) {
+    out.executor = driver::Executor::Gpu;
+    out.device = std::move(*device);
+    return out;
+  }
+  if (name == "gpu") {
+    out.exit = print_error(device.failed());
+    return out;
+  }
+  out.executor = driver::Executor::Emu;
+  return out;
+}
+
+std::string executor_text(const Chosen &chosen, const ir::Target *target) {
+  std::string out(driver::executor_name(chosen.executor));
+  if (chosen.device) out += " " + chosen.device->info().name;
+  if (chosen.executor != driver::Executor::Interp && target) out += fmt::format(", {}", target->name);
+  return out;
+}
+
+int finish(const Chosen &chosen, int exit) {
+  if (chosen.device && chosen.device->hung()) {
+    std::fflush(nullptr);
+    std::_Exit(exit);
+  }
+  return exit;
+}
+
+std::string indented(const std::string &lines) {
+  std::string out;
+  for (size_t at = 0; at < lines.size();) {
+    size_t end = std::min(lines.find('\n', at), lines.size() - 1);
+    out += "    " + lines.substr(at, end + 1 - at);
+    at = end + 1;
+  }
+  return out;
+}
+
+int exit_code(ErrorKind kind) {
+  switch (kind) {
+  case ErrorKind::Failure: return kDiagnostics;
+  case ErrorKind::NoDevice: return kNoDevice;
+  case ErrorKind::Timeout: return kTimeout;
+  case ErrorKind::Interrupted: return kInterrupted;
+  }
+  return kDiagnostics;
+}
+
+int print_error(const Error &e) {
+  fmt::print(stderr, "tkc: {}\n", e.message);
+  return exit_code(e.kind);
+}
+
+bool split_pair(const std::string &option, const std::string &text, std::string &name, std::string &value) {
+  size_t eq = text.find('=');
+  if (eq == text.npos || eq == 0 || eq + 1 == text.size()) {
+    fmt::print(stderr, "tkc: {} takes NAME=VALUE, not `{}`\n", option, text);
+    return false;
+  }
+  name = text.substr(0, eq);
+  value = text.substr(eq + 1);
+  return true;
+}
+
+int write_json(const std::string &path, const Json &j) {
+  Status written = write_file(path, j.dump() + "\n");
+  return written ? int(kOk) : print_error(written.failed());
+}
+
+} // namespace tkc::cli

@@ -1,0 +1,141 @@
+#include "driver/manifest.h"
+
+namespace tkc::driver {
+
+namespace {
+
+using Op = ir::SizeExpr::Op;
+
+const char *operator_name(Op op) {
+  switch (op) {
+  case Op::Const:
+  case Op::Sym: break;
+  case Op::Add: return "+";
+  case Op::Sub: return "-";
+  case Op::Mul: return "*";
+  case Op::Div: return "/";
+  case Op::CDiv: return "cdiv";
+  case Op::Rem: return "%";
+  case Op::Min: return "min";
+  case Op::Max: return "max";
+  case Op::Eq: return "==";
+  case Op::Ne: return "!=";
+  case Op::Lt: return "<";
+  case Op::Le: return "<=";
+  case Op::Gt: return ">";
+  case Op::Ge: return ">=";
+  case Op::And: return "&&";
+  case Op::Or: return "||";
+  case Op::Not: return "!";
+  }
+  TKC_UNREACHABLE("a leaf has no operator");
+}
+
+Json expressions(const std::vector<ir::SizeExpr> &list) {
+  Json out = Json::array();
+  for (const ir::SizeExpr &e : list) out.push(expression_json(e));
+  return out;
+}
+
+const char *mode_name(ir::ParamMode m) {
+  switch (m) {
+  case ir::ParamMode::In: return "in";
+  case ir::ParamMode::Out: return "out";
+  case ir::ParamMode::InOut: return "inout";
+  }
+  TKC_UNREACHABLE("ParamMode");
+}
+
+// Bindings are kept as text: 64, true, bf16, Act.relu.
+Json constant(const std::string &text) {
+  char *end = nullptr;
+  int64_t integer = std::strtoll(text.c_str(), &end, 10);
+  if (!text.empty() && !*end) return Json(integer);
+  double number = std::strtod(text.c_str(), &end);
+  if (!text.empty() && !*end) return Json(number);
+  if (text == "true" || text == "false") return Json(text == "true");
+  return Json(text);
+}
+
+Json parameter(const codegen::AbiParam &p) {
+  using Kind = codegen::AbiParam::Kind;
+  Json j = Json::object();
+  switch (p.kind) {
+  case Kind::Pointer: j.set("kind", "pointer").set("tensor", p.tensor).set("written", p.written); break;
+  case Kind::Stride: j.set("kind", "stride").set("tensor", p.tensor).set("dim", p.dim); break;
+  case Kind::Scalar: j.set("kind", "scalar").set("name", p.name); break;
+  case Kind::Size: j.set("kind", "size").set("name", p.name); break;
+  }
+  return j.set("dtype", dtype_name(p.type)).set("offset", p.offset).set("bytes", p.bytes);
+}
+
+Json tensor(const ir::Param &p) {
+  Json j = Json::object();
+  j.set("name", p.name).set("dtype", dtype_name(p.type.dtype)).set("mode", mode_name(p.mode));
+  j.set("present", p.present);
+  if (p.present) j.set("dims", expressions(p.dims)).set("innerStride", p.any_strides ? Json() : Json(1));
+  return j;
+}
+
+Json condition(const ir::Function &f, const codegen::AlignmentCheck &c) {
+  using Kind = codegen::AlignmentCheck::Kind;
+  Json j = Json::object();
+  const std::string &name = f.params[c.param].name;
+  switch (c.kind) {
+  case Kind::Address: j.set("address", name); break;
+  case Kind::Stride: j.set("stride", name).set("dim", c.dim); break;
+  case Kind::Extent: j.set("extent", name).set("dim", c.dim); break;
+  }
+  return j.set("multiple", c.multiple);
+}
+
+Json kernel(const ir::Function &f, const codegen::KernelAbi &aligned, const codegen::KernelAbi &any) {
+  Json constants = Json::object(), sizes = Json::array(), tensors = Json::array(), params = Json::array();
+  for (const auto &[name, text] : f.bindings) constants.set(name, constant(text));
+  for (const std::string &s : f.sizes) sizes.push(s);
+  for (const ir::Param &p : f.params)
+    if (p.type.is_tensor()) tensors.push(tensor(p));
+  for (const codegen::AbiParam &p : aligned.params) params.push(parameter(p));
+  ir::SizeExpr blocks = ir::SizeExpr::constant(1);
+  for (const ir::SizeExpr &g : f.grid) blocks = ir::SizeExpr::make(Op::Mul, blocks, g);
+  Json conditions = Json::array(), entries = Json::array();
+  for (const codegen::AlignmentCheck &c : codegen::alignment_checks(f)) conditions.push(condition(f, c));
+  entries.push(Json::object().set("name", aligned.entry).set("requires", std::move(conditions)));
+  entries.push(Json::object().set("name", any.entry).set("requires", Json::array()));
+  Json j = Json::object();
+  j.set("name", f.name).set("constants", std::move(constants)).set("sizes", std::move(sizes));
+  j.set("tensors", std::move(tensors)).set("where", expressions(f.facts)).set("params", std::move(params));
+  j.set("paramBytes", aligned.param_bytes()).set("grid", expressions(f.grid));
+  j.set("launchBlocks", expression_json(blocks)).set("block", aligned.threads);
+  return j.set("sharedBytes", aligned.shared_bytes).set("entries", std::move(entries));
+}
+
+} // namespace
+
+Json expression_json(const ir::SizeExpr &e) {
+  if (e.is_const()) return Json(e.value());
+  if (e.op() == Op::Sym) return Json(e.name());
+  Json j = Json::array();
+  j.push(operator_name(e.op())).push(expression_json(e.a()));
+  if (e.op() != Op::Not) j.push(expression_json(e.b()));
+  return j;
+}
+
+Json manifest(const std::vector<const ir::Function *> &functions, const std::vector<codegen::KernelAbi> &abis,
+              const ManifestOptions &o) {
+  TKC_CHECK(abis.size() == 2 * functions.size(), "{} entries of {} kernels", abis.size(), functions.size());
+  Json kernels = Json::array();
+  for (size_t i = 0; i < functions.size(); i++) kernels.push(kernel(*functions[i], abis[2 * i], abis[2 * i + 1]));
+  Json ptx = Json::object();
+  if (o.ptx_file.empty())
+    ptx.set("text", o.ptx_text);
+  else
+    ptx.set("file", o.ptx_file);
+  Json j = Json::object();
+  j.set("format", "tkc-kernels").set("version", 1).set("tkc", o.version).set("source", o.source).set("arch", o.arch);
+  j.set("ptx", std::move(ptx));
+  if (!o.cubin_file.empty()) j.set("cubin", Json::object().set("file", o.cubin_file));
+  return j.set("kernels", std::move(kernels));
+}
+
+} // namespace tkc::driver
