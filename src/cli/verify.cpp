@@ -6,8 +6,9 @@ namespace tkc::cli {
 namespace {
 struct Options {
   Common common;
-  std::string device = "auto", only_case;
+  std::string device = "auto", only_case, emu_policy;
   uint64_t seed = 1, emu_seed = 0;
+  int64_t emu_seeds = 1;
   double limit = 60;
 };
 
@@ -28,6 +29,8 @@ int run(const Options &o) {
   v.only_case = o.only_case;
   v.seed = o.seed;
   v.emu.seed = o.emu_seed;
+  v.emu_schedules = o.emu_seeds;
+  v.emu_policy = emu::find_policy(o.emu_policy);
   v.limit_seconds = o.limit;
   int64_t passed = 0, failed = 0, skipped = 0;
   int exit = kOk;
@@ -80,6 +83,10 @@ void setup_verify(CLI::App &app, int &exit) {
   sub->add_option("--case", o->only_case, "one case");
   sub->add_option("--seed", o->seed, "of the inputs");
   sub->add_option("--emu-seed", o->emu_seed, "of the emulator's scheduler");
+  sub->add_option("--emu-seeds", o->emu_seeds, "schedules to run under: eager, lazy, reverse, then random ones")
+      ->check(CLI::Range(1, 1 << 20));
+  sub->add_option("--emu-policy", o->emu_policy, "keep to one: eager, lazy, random or reverse")
+      ->check(CLI::IsMember({"eager", "lazy", "random", "reverse"}));
   sub->add_option("--limit", o->limit, "seconds that a kernel may run on the GPU");
   sub->callback([o, &exit] { exit = run(*o); });
 }

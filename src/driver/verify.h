@@ -12,6 +12,8 @@ struct VerifyOptions {
   std::string only_case;        // "": all
   uint64_t seed = 1;
   emu::Options emu;
+  int64_t emu_schedules = 1;             // see emu::nth_schedule
+  std::optional<emu::Policy> emu_policy; // nothing: all of them
   Device *device = nullptr; // Gpu
   double limit_seconds = 60;
 };

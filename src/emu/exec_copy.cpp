@@ -217,7 +217,8 @@ uint32_t offset_word(int64_t offset) { return uint32_t(int32_t(offset)); }
 void decode_cp_async(Decoder &d) {
   bool cg = d.take("cg");
   if (!cg && !d.take("ca")) return d.unsupported();
-  bool good = (d.take("shared") || d.take("shared::cta")) && d.take("global");
+  std::string_view to_space = d.take_first({"shared", "shared::cta", "global"}), from_space = d.take_first({"shared", "shared::cta", "global"});
+  bool good = to_space.starts_with("shared") && from_space == "global";
   bool policy = d.take("L2::cache_hint");
   d.take_prefixed("L2::");
   if (!good) return d.unsupported();

@@ -94,12 +94,15 @@ std::string Block::describe_waits() const {
         if (m != mbarriers.end())
           what = fmt::format("for phase {} of the mbarrier at {:#x} ({} of {} arrivals and {} bytes are missing)",
                              s.phase, s.object, m->second.pending, m->second.expected, m->second.tx);
+      } else if (s.waiting == Waiting::No) {
+        what = "for memory that it polls";
       } else if (s.waiting == Waiting::ClusterBarrier) {
         what = "at barrier.cluster.wait";
       } else {
         what = fmt::format("for other lanes of the warp (only {:#010x} of {:#010x} have come)", s.lanes, w.live);
       }
-      out += fmt::format("{}warp {} waits {}, {}", out.empty() ? "" : "; ", w.index, what, line(s.pc));
+      int32_t pc = s.waiting == Waiting::No && !w.polled.empty() ? w.polled.back().first : s.pc;
+      out += fmt::format("{}warp {} waits {}, {}", out.empty() ? "" : "; ", w.index, what, line(pc));
     }
   }
   if (more) out += fmt::format("; {} more", more);
