@@ -226,8 +226,8 @@ static CaseResult run_case(sema::Program &program, const ast::Function &kernel, 
         std::string printed;
         ran = run_emu(*compiled, run, diags.sources(), schedule, printed);
         if (!ran && o.emu_schedules > 1)
-          return fail(failure("{} (schedule {} of {}: --emu-policy {} --emu-seed {})", ran.error(), k + 1, o.emu_schedules,
-                              emu::policy_name(schedule.policy), schedule.seed));
+          return fail(failure("{} (schedule {} of {}: --emu-policy {} --emu-seed {})", ran.error(), k + 1,
+                              o.emu_schedules, emu::policy_name(schedule.policy), schedule.seed));
         if (k == 0) out.printed = printed;
         if (results.empty() || !same_tensors(run, results.back())) results.push_back(std::move(run));
       }

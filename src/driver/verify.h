@@ -14,7 +14,7 @@ struct VerifyOptions {
   emu::Options emu;
   int64_t emu_schedules = 1;             // see emu::nth_schedule
   std::optional<emu::Policy> emu_policy; // nothing: all of them
-  Device *device = nullptr; // Gpu
+  Device *device = nullptr;              // Gpu
   double limit_seconds = 60;
 };
 

@@ -202,9 +202,10 @@ void check_copies_at_exit(Cluster &cluster) {
                            address));
       else if (m.tx != 0)
         report(b->warps[0], -1, generic_shared(*b, address),
-               m.tx > 0 ? fmt::format("the block ends while the mbarrier at {:#x} expects {} more bytes", address, m.tx)
-                        : fmt::format("the block ends after {} bytes more than the mbarrier at {:#x} was told to expect",
-                                      -m.tx, address));
+               m.tx > 0
+                   ? fmt::format("the block ends while the mbarrier at {:#x} expects {} more bytes", address, m.tx)
+                   : fmt::format("the block ends after {} bytes more than the mbarrier at {:#x} was told to expect",
+                                 -m.tx, address));
     }
 }
 

@@ -70,7 +70,7 @@ enum class Policy : uint8_t {
   Random,  // both at random
   Reverse, // copies complete last issued first, when nothing else can run; the highest warp first
 };
-std::string_view policy_name(Policy p);                           // "eager", ...
+std::string_view policy_name(Policy p);                          // "eager", ...
 std::optional<Policy> find_policy(std::string_view policy_name); // nothing if there is none of that name
 
 struct Options {

@@ -250,6 +250,7 @@ void decode(Decoder &d) {
     d.need_operands(3, 4);
     d.out.d = uint32_t(d.predicate_destination(d.operand(0)));
     take_address(d, 1);
+    if (Space(d.out.mode[0]) == Space::SharedCluster) d.fail("a thread may wait only at mbarriers of its own CTA");
     d.out.b = d.source(2, parity ? Type::B32 : Type::B64);
     if (d.operand_count() == 4) d.source(3, Type::B32); // how long to suspend: up to the implementation
     d.out.mode[3] = parity;

@@ -176,7 +176,12 @@ void cluster_arrive(Warp &w, const Inst &i, uint32_t mask) {
   w.cluster_pending |= mask;
   w.cluster_generation = c.cluster_generation;
   w.cluster_arrived |= mask;
-  if (!i.mode[0]) c.clocks.release(w.block->clock_index(w), mask, c.cluster_view); // not .relaxed
+  int32_t warp = w.block->clock_index(w);
+  if (!i.mode[0]) c.clocks.release(warp, mask, c.cluster_view);
+  if (i.mode[0]) // .relaxed: what a fence before has released
+    each_lane(mask, [&](int lane) {
+      if (const View *v = c.clocks.fence_view(warp, lane)) c.cluster_view.join(*v);
+    });
   c.progress++;
   check_cluster_barrier(c);
 }
@@ -280,10 +285,10 @@ void decode_membar(Decoder &d) {
   d.out.run = fence;
 }
 void decode_fence(Decoder &d) {
-  if (d.take("mbarrier_init")) {
+  if (d.take("mbarrier_init")) { // as fence.acq_rel.cluster, which orders more than initialisations
     d.take("release"), d.take("cluster");
     d.need_operands(0);
-    d.out.run = nothing;
+    d.out.run = fence;
     return;
   }
   if (d.take("proxy")) {

@@ -5,7 +5,8 @@ using namespace emu_test;
 
 namespace {
 const std::string kCopy = "cp.async.cg.shared.global [%own], [%src], 16; ";
-const std::string kGive = "ld.shared.v4.u32 {%r0, %r1, %r2, %r3}, [%own]; st.global.v4.u32 [%dst], {%r0, %r1, %r2, %r3}; ";
+const std::string kGive =
+    "ld.shared.v4.u32 {%r0, %r1, %r2, %r3}, [%own]; st.global.v4.u32 [%dst], {%r0, %r1, %r2, %r3}; ";
 const std::string kGiveNext =
     "ld.shared.v4.u32 {%r0, %r1, %r2, %r3}, [%next]; st.global.v4.u32 [%dst], {%r0, %r1, %r2, %r3}; ";
 } // namespace
@@ -73,13 +74,17 @@ TEST_CASE("cp.async: groups complete in order, wait_group N leaves the last N pe
   broken("cp.async.commit_group; " + kCopy + "cp.async.wait_group 0; " + kGive, 64, ErrorKind::InFlight);
   clean("cp.async.commit_group; " + kCopy + "cp.async.wait_all; " + kGive, 64);
   // wait_all leaves nothing behind for later counts.
-  broken(three + "cp.async.wait_all; cp.async.cg.shared.global [%own+6144], [%src], 16; cp.async.commit_group; "
-                 "cp.async.wait_group 1; " + read(3), 64, ErrorKind::InFlight);
+  broken(three +
+             "cp.async.wait_all; cp.async.cg.shared.global [%own+6144], [%src], 16; cp.async.commit_group; "
+             "cp.async.wait_group 1; " +
+             read(3),
+         64, ErrorKind::InFlight);
 }
 
 TEST_CASE("cp.async: a source size below the copy size fills with zeros, a set ignore-src predicate too") {
   auto sized = [](const std::string &size) {
-    return "mov.b32 %r9, -1; st.shared.v4.b32 [%own], {%r9, %r9, %r9, %r9}; cp.async.cg.shared.global [%own], [%src], 16, " +
+    return "mov.b32 %r9, -1; st.shared.v4.b32 [%own], {%r9, %r9, %r9, %r9}; cp.async.cg.shared.global [%own], [%src], "
+           "16, " +
            size + "; cp.async.wait_all; " + kGive;
   };
   for (uint32_t bytes : {0, 1, 3, 4, 7, 15, 16})
@@ -91,7 +96,9 @@ TEST_CASE("cp.async: a source size below the copy size fills with zeros, a set i
       }
     });
   clean("and.b32 %r8, %t, 15; mov.b32 %r9, -1; st.shared.v4.b32 [%own], {%r9, %r9, %r9, %r9}; "
-        "cp.async.cg.shared.global [%own], [%src], 16, %r8; cp.async.wait_all; " + kGive, 32);
+        "cp.async.cg.shared.global [%own], [%src], 16, %r8; cp.async.wait_all; " +
+            kGive,
+        32);
   clean("setp.lt.u32 %p0, %t, 5; cp.async.cg.shared.global [%own], [%src], 16, %p0; cp.async.wait_all; " + kGive, 32,
         [](const Outcome &r) {
           for (uint32_t i = 0; i < 128; i++) CHECK(r.out[i] == (i < 20 ? 0 : i));
@@ -141,16 +148,18 @@ TEST_CASE("cp.async.mbarrier.arrive: .noinc counts against the init count, the p
   });
   // The plain form adds one to pending and takes it off again: an ordinary arrive has to come as well.
   const std::string copy_plain = kCopy + "cp.async.mbarrier.arrive.shared::cta.b64 [bar]; ";
-  clean(with_barrier(64) + copy_plain + "mbarrier.arrive.shared::cta.b64 _, [bar]; " + wait_parity("0", "W") + kGiveNext,
+  clean(with_barrier(64) + copy_plain + "mbarrier.arrive.shared::cta.b64 _, [bar]; " + wait_parity("0", "W") +
+            kGiveNext,
         64);
   broken(with_barrier(64) + copy_plain + wait_parity("0", "W"), 64, ErrorKind::Deadlock, "64 of 64 arrivals");
   broken(with_barrier(63) + "@!%p15 bra J; mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 16; J: bar.sync 0; " +
-             copy_noinc, 64, ErrorKind::MbarrierMisuse, "all 63 arrivals have come and the phase waits for 16 bytes");
+             copy_noinc,
+         64, ErrorKind::MbarrierMisuse, "all 63 arrivals have come and the phase waits for 16 bytes");
   // Without the wait the bytes are in flight.
   broken(with_barrier(64) + copy_noinc + kGiveNext, 64, ErrorKind::InFlight);
   // The ordinary arrive alone does not cover the copies.
-  broken(with_barrier(64) + kCopy + "mbarrier.arrive.shared::cta.b64 _, [bar]; " + wait_parity("0", "W") + kGiveNext, 64,
-         ErrorKind::InFlight);
+  broken(with_barrier(64) + kCopy + "mbarrier.arrive.shared::cta.b64 _, [bar]; " + wait_parity("0", "W") + kGiveNext,
+         64, ErrorKind::InFlight);
   // .noinc covers the copies, not the ordinary stores of the thread.
   broken(with_barrier(64) + "st.shared.u32 [%own+4096], %t; " + copy_noinc + wait_parity("0", "W") +
              "ld.shared.u32 %r0, [%next+4096];",

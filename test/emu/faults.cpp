@@ -24,31 +24,69 @@ const std::string kDrain = "cp.async.bulk.commit_group; cp.async.bulk.wait_group
 
 // The line at fault is where the report must point. Lines that only add synchronisation stand in `before` of the twin.
 const std::vector<Fault> kFaults = {
-    {"read of bytes in flight", ErrorKind::InFlight, kOne + kFill + "bar.sync 0;", kLoad, "W: mbarrier.try_wait.parity.shared::cta.b64 %p12, [bar], 0; @!%p12 bra W; " + kLoad, "X: mbarrier.try_wait.parity.shared::cta.b64 %p12, [bar], 0; @!%p12 bra X;"},
-    {"write of bytes in flight", ErrorKind::InFlight, kOne + kFill + "bar.sync 0;", kStore, kWait + kStore, "X: mbarrier.try_wait.parity.shared::cta.b64 %p12, [bar], 0; @!%p12 bra X;"},
-    {"generic write, then asynchronous read, no proxy fence", ErrorKind::ProxyFence, kStore + "st.shared.v2.u32 [%own+8], {%t, %t}; st.shared.u32 [%own+4], 0; bar.sync 0;", kBulk, "fence.proxy.async.shared::cta; bar.sync 0;" + kBulk, kDrain},
-    {"generic read, then asynchronous overwrite, no proxy fence", ErrorKind::ProxyFence, kOne + kFill + kWait + kLoad + "bar.sync 0;", kFill, "fence.proxy.async; bar.sync 0;" + kFill, "V: mbarrier.try_wait.parity.shared::cta.b64 %p12, [bar], 1; @!%p12 bra V;"},
-    {"race between warps", ErrorKind::SharedRace, kStore, "ld.shared.u32 %r0, [%next];", "bar.sync 0; ld.shared.u32 %r0, [%next];", ""},
-    {"race between lanes of a warp", ErrorKind::SharedRace, kStore, "ld.shared.u32 %r0, [%next];", "bar.warp.sync -1; ld.shared.u32 %r0, [%next];", "", true, 32},
-    {"race of single bytes", ErrorKind::SharedRace, "@%p15 st.shared.u8 [s+7], 1;", "@!%p13 ld.shared.u8 %r0, [s+7];", "@%p15 ld.shared.u8 %r0, [s+7];", ""},
-    {"uninitialised shared memory", ErrorKind::UninitialisedShared, "st.shared.u32 [%own], 1;", "ld.shared.u32 %r0, [%own+4];", kLoad, ""},
-    {"shared memory out of bounds", ErrorKind::OutOfBounds, "", "@%p15 st.shared.u32 [s+8192], 1;", "@%p15 st.shared.u32 [s+8188], 1;", ""},
-    {"global memory out of bounds", ErrorKind::OutOfBounds, "", "ld.global.u8 %r0, [%in+8192];", "ld.global.u8 %r0, [%in+8191];", ""},
-    {"global memory partly out of bounds", ErrorKind::OutOfBounds, "", "ld.global.v2.u32 {%r0, %r1}, [%in+8192];", "ld.global.v2.u32 {%r0, %r1}, [%in+8184];", ""},
-    {"misaligned shared access", ErrorKind::Misaligned, "", "st.shared.v2.u32 [%own+4], {%t, %t};", "st.shared.v2.u32 [%own+8], {%t, %t};", ""},
-    {"misaligned global access", ErrorKind::Misaligned, "", "ld.global.u64 %d0, [%in+4];", "ld.global.u64 %d0, [%in+8];", ""},
-    {"phase overrun", ErrorKind::MbarrierMisuse, kOne + "@%p15 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 16;", "@%p15 mbarrier.arrive.shared::cta.b64 _, [bar];", "@%p15 mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [bar], 16;", "@%p15 mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 16; @%p15 mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [bar], 16;"},
-    {"transaction overflow", ErrorKind::MbarrierMisuse, kOne + "@%p15 mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 1048575;", "@%p15 mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 1;", "@%p15 mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [bar], 1048575;", ""},
-    {"transaction underflow", ErrorKind::MbarrierMisuse, kOne + "@%p15 mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [bar], 1048575;", "@%p15 mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [bar], 1;", "@%p15 mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 1048575;", ""},
-    {"barrier reused without inval", ErrorKind::MbarrierMisuse, kOne, "@%p15 mbarrier.init.shared::cta.b64 [bar], 2;", "@%p15 mbarrier.inval.shared::cta.b64 [bar]; @%p15 mbarrier.init.shared::cta.b64 [bar], 2;", ""},
-    {"mbarrier's bytes used as data", ErrorKind::MbarrierMisuse, kOne, "@%p15 st.shared.u64 [bar], 0;", "@%p15 mbarrier.inval.shared::cta.b64 [bar]; @%p15 st.shared.u64 [bar], 0;", ""},
-    {"mbarrier seen before its initialisation is", ErrorKind::SharedRace, "@%p15 mbarrier.init.shared::cta.b64 [bar], 32;", "mbarrier.arrive.shared::cta.b64 _, [bar];", "bar.sync 0; mbarrier.arrive.shared::cta.b64 _, [bar];", "", true, 32},
-    {"wait two phases behind", ErrorKind::MbarrierMisuse, kOne + "@!%p15 bra OUT; mbarrier.arrive.shared::cta.b64 %d0, [bar]; mbarrier.arrive.shared::cta.b64 %d1, [bar];", "mbarrier.test_wait.shared::cta.b64 %p0, [bar], %d0;", "mbarrier.test_wait.shared::cta.b64 %p0, [bar], %d1;", "OUT:"},
-    {".aligned under divergence", ErrorKind::Divergence, "setp.lt.u32 %p0, %lane, 7; @%p0 bra SKIP;", "barrier.sync.aligned 0;", "barrier.sync 0, 64;", "bra OUT; SKIP: barrier.sync 0, 64; OUT: mov.u32 %r0, 0;", false},
-    {"barrier without all its warps", ErrorKind::Deadlock, "@%p13 bra SKIP;", "bar.sync 1, 64;", "bar.sync 1, 32;", "SKIP:", false},
-    {"different barriers", ErrorKind::Deadlock, "@!%p13 bra ELSE;", "bar.sync 1, 64;", "bar.sync 2, 64;", "bra OUT; ELSE: bar.sync 2, 64; OUT:", false},
+    {"read of bytes in flight", ErrorKind::InFlight, kOne + kFill + "bar.sync 0;", kLoad,
+     "W: mbarrier.try_wait.parity.shared::cta.b64 %p12, [bar], 0; @!%p12 bra W; " + kLoad,
+     "X: mbarrier.try_wait.parity.shared::cta.b64 %p12, [bar], 0; @!%p12 bra X;"},
+    {"write of bytes in flight", ErrorKind::InFlight, kOne + kFill + "bar.sync 0;", kStore, kWait + kStore,
+     "X: mbarrier.try_wait.parity.shared::cta.b64 %p12, [bar], 0; @!%p12 bra X;"},
+    {"generic write, then asynchronous read, no proxy fence", ErrorKind::ProxyFence,
+     kStore + "st.shared.v2.u32 [%own+8], {%t, %t}; st.shared.u32 [%own+4], 0; bar.sync 0;", kBulk,
+     "fence.proxy.async.shared::cta; bar.sync 0;" + kBulk, kDrain},
+    {"generic read, then asynchronous overwrite, no proxy fence", ErrorKind::ProxyFence,
+     kOne + kFill + kWait + kLoad + "bar.sync 0;", kFill, "fence.proxy.async; bar.sync 0;" + kFill,
+     "V: mbarrier.try_wait.parity.shared::cta.b64 %p12, [bar], 1; @!%p12 bra V;"},
+    {"race between warps", ErrorKind::SharedRace, "", "@%p14 st.shared.u32 [s], 5;", "@%p15 st.shared.u32 [s], 5;", ""},
+    {"race between lanes of a warp", ErrorKind::SharedRace, kStore, "ld.shared.u32 %r0, [%next];",
+     "bar.warp.sync -1; ld.shared.u32 %r0, [%next];", "", true, 32},
+    {"race of single bytes", ErrorKind::SharedRace,
+     "mov.u64 %d0, s; @!%p13 add.s64 %d0, %d0, -1; st.shared.u64 [%own], 0; bar.sync 0;",
+     "@%p14 st.shared.u8 [s+7], 1;", "@%p14 st.shared.u8 [%d0+7], 1;", ""},
+    {"uninitialised shared memory", ErrorKind::UninitialisedShared, "st.shared.u32 [%own], 1;",
+     "ld.shared.u32 %r0, [%own+4];", kLoad, ""},
+    {"shared memory out of bounds", ErrorKind::OutOfBounds, "", "@%p15 st.shared.u32 [s+8192], 1;",
+     "@%p15 st.shared.u32 [s+8188], 1;", ""},
+    {"global memory out of bounds", ErrorKind::OutOfBounds, "", "ld.global.u8 %r0, [%in+8192];",
+     "ld.global.u8 %r0, [%in+8191];", ""},
+    {"global memory partly out of bounds", ErrorKind::OutOfBounds, "", "ld.global.v2.u32 {%r0, %r1}, [%in+8192];",
+     "ld.global.v2.u32 {%r0, %r1}, [%in+8184];", ""},
+    {"misaligned shared access", ErrorKind::Misaligned, "", "st.shared.v2.u32 [%own+4], {%t, %t};",
+     "st.shared.v2.u32 [%own+8], {%t, %t};", ""},
+    {"misaligned global access", ErrorKind::Misaligned, "", "ld.global.u64 %d0, [%in+4];",
+     "ld.global.u64 %d0, [%in+8];", ""},
+    {"phase overrun", ErrorKind::MbarrierMisuse, kOne + "@%p15 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 16;",
+     "@%p15 mbarrier.arrive.shared::cta.b64 _, [bar];",
+     "@%p15 mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [bar], 16;",
+     "@%p15 mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 16; @%p15 "
+     "mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [bar], 16;"},
+    {"transaction overflow", ErrorKind::MbarrierMisuse,
+     kOne + "@%p15 mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 1048575;",
+     "@%p15 mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 1;",
+     "@%p15 mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [bar], 1048575;", ""},
+    {"transaction underflow", ErrorKind::MbarrierMisuse,
+     kOne + "@%p15 mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [bar], 1048575;",
+     "@%p15 mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [bar], 1;",
+     "@%p15 mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 1048575;", ""},
+    {"barrier reused without inval", ErrorKind::MbarrierMisuse, kOne, "@%p15 mbarrier.init.shared::cta.b64 [bar], 2;",
+     "@%p15 mbarrier.inval.shared::cta.b64 [bar]; @%p15 mbarrier.init.shared::cta.b64 [bar], 2;", ""},
+    {"mbarrier's bytes used as data", ErrorKind::MbarrierMisuse, kOne, "@%p15 st.shared.u64 [bar], 0;",
+     "@%p15 mbarrier.inval.shared::cta.b64 [bar]; @%p15 st.shared.u64 [bar], 0;", ""},
+    {"mbarrier seen before its initialisation is", ErrorKind::SharedRace,
+     "@%p15 mbarrier.init.shared::cta.b64 [bar], 32;", "mbarrier.arrive.shared::cta.b64 _, [bar];",
+     "bar.sync 0; mbarrier.arrive.shared::cta.b64 _, [bar];", "", true, 32},
+    {"wait two phases behind", ErrorKind::MbarrierMisuse,
+     kOne + "@!%p15 bra OUT; mbarrier.arrive.shared::cta.b64 %d0, [bar]; mbarrier.arrive.shared::cta.b64 %d1, [bar];",
+     "mbarrier.test_wait.shared::cta.b64 %p0, [bar], %d0;", "mbarrier.test_wait.shared::cta.b64 %p0, [bar], %d1;",
+     "OUT:"},
+    {".aligned under divergence", ErrorKind::Divergence, "setp.lt.u32 %p0, %lane, 7; @%p0 bra SKIP;",
+     "barrier.sync.aligned 0;", "barrier.sync 0, 64;", "bra OUT; SKIP: barrier.sync 0, 64; OUT: mov.u32 %r0, 0;",
+     false},
+    {"barrier without all its warps", ErrorKind::Deadlock, "@%p13 bra SKIP;", "bar.sync 1, 64;", "bar.sync 1, 32;",
+     "SKIP:", false},
+    {"different barriers", ErrorKind::Deadlock, "@!%p13 bra ELSE;", "bar.sync 1, 64;", "bar.sync 2, 64;",
+     "bra OUT; ELSE: bar.sync 2, 64; OUT:", false},
     {"a barrier id that does not exist", ErrorKind::BarrierMisuse, "", "bar.sync 16;", "bar.sync 15;", "", false},
-    {"a count that is no multiple of the warp size", ErrorKind::BarrierMisuse, "", "bar.sync 0, 33;", "bar.sync 0, 64;", "", false},
+    {"a count that is no multiple of the warp size", ErrorKind::BarrierMisuse, "", "bar.sync 0, 33;", "bar.sync 0, 64;",
+     "", false},
     {"trap", ErrorKind::Trap, "", "trap;", "mov.u32 %r0, 0;", "", false},
 };
 } // namespace
@@ -82,7 +120,8 @@ TEST_CASE("each class of fault is reported with its lines, thread and address; t
       CHECK(e.source_line == 11);
       CHECK((e.address != 0) == f.has_address);
       CHECK(e.thread[0] < f.threads);
-      CHECK(to_string(e).find(fmt::format("PTX line {}, kernel.tk:11, block (0,0,0), thread (", line)) != std::string::npos);
+      CHECK(to_string(e).find(fmt::format("PTX line {}, kernel.tk:11, block (0,0,0), thread (", line)) !=
+            std::string::npos);
       check_clean(run_async(*proper, f.threads, how).report);
     });
   }
@@ -99,9 +138,9 @@ TEST_CASE("copies in flight at exit and the instruction budget are faults of the
   for (Policy p : kPolicies) {
     Memory memory;
     Options o;
-    o.policy = p, o.instruction_budget = 200000;
+    o.policy = p, o.instruction_budget = 20000;
     uint64_t out = memory.allocate(16, "out");
-    check_error(launch(*spin, memory, {1, 64}, o, out, out), ErrorKind::Budget, "200000 warp instructions");
+    check_error(launch(*spin, memory, {1, 64}, o, out, out), ErrorKind::Budget, "20000 warp instructions");
   }
 }
 
@@ -111,7 +150,9 @@ TEST_CASE("the thread and the address are those at fault") {
   REQUIRE(r.errors.size() == 1);
   CHECK(r.errors[0].thread[0] == 37);
   // The shared address of a race is that of the first byte in conflict.
-  r = run_async("@%p15 st.shared.u16 [s+102], 1; bar.warp.sync -1; setp.eq.u32 %p0, %t, 40; @%p0 st.shared.u64 [s+96], 1;", 64)
+  r = run_async(
+          "@%p15 st.shared.u16 [s+102], 1; bar.warp.sync -1; setp.eq.u32 %p0, %t, 40; @%p0 st.shared.u64 [s+96], 1;",
+          64)
           .report;
   REQUIRE_FALSE(r.ok());
   CHECK(r.errors[0].thread[0] == 40);
@@ -120,19 +161,21 @@ TEST_CASE("the thread and the address are those at fault") {
 }
 
 TEST_CASE("elect.sync, griddepcontrol, nanosleep and fences in a producer's prologue") {
-  clean("griddepcontrol.wait; nanosleep.u32 100; fence.acq_rel.gpu; fence.sc.cta; membar.gl; fence.proxy.async; "
-        "fence.proxy.async.global; fence.proxy.async.shared::cta; fence.proxy.alias; fence.mbarrier_init.release.cluster; " +
-            kOne +
-            "@!%p13 bra J; elect.sync _|%p0, -1; @!%p0 bra J; mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 1024; "
-            "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [s], [%in], 1024, [bar]; J: " +
-            kWait + kLoad + "st.global.u32 [%dst], %r0; griddepcontrol.launch_dependents;",
-        64, [](const Outcome &r) {
-          for (uint32_t t = 0; t < 64; t++) CHECK(r.out[4 * t] == 4 * t);
-        });
+  clean(
+      "griddepcontrol.wait; nanosleep.u32 100; fence.acq_rel.gpu; fence.sc.cta; membar.gl; fence.proxy.async; "
+      "fence.proxy.async.global; fence.proxy.async.shared::cta; fence.proxy.alias; "
+      "fence.mbarrier_init.release.cluster; " +
+          kOne +
+          "@!%p13 bra J; elect.sync _|%p0, -1; @!%p0 bra J; mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 1024; "
+          "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [s], [%in], 1024, [bar]; J: " +
+          kWait + kLoad + "st.global.u32 [%dst], %r0; griddepcontrol.launch_dependents;",
+      64, [](const Outcome &r) {
+        for (uint32_t t = 0; t < 64; t++) CHECK(r.out[4 * t] == 4 * t);
+      });
   // elect.sync in every warp: two copies where one was meant.
   broken_somehow(kOne +
-             "elect.sync _|%p0, -1; @!%p0 bra J; mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 1024; "
-             "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [s], [%in], 1024, [bar]; J: " +
-             kWait,
-         64, {ErrorKind::MbarrierMisuse, ErrorKind::InFlight});
+                     "elect.sync _|%p0, -1; @!%p0 bra J; mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 1024; "
+                     "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [s], [%in], 1024, [bar]; J: " +
+                     kWait,
+                 64, {ErrorKind::MbarrierMisuse, ErrorKind::InFlight});
 }

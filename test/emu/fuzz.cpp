@@ -1,5 +1,5 @@
-// Mutated PTX: the reader must answer with a module or with errors that have a line, and whatever it accepts must run to
-// an end or a report. Neither may crash, hang, or touch memory that is not the kernel's (run this under ASan).
+// Mutated PTX: the reader must answer with a module or with errors that have a line, and whatever it accepts must run
+// to an end or a report. Neither may crash, hang, or touch memory that is not the kernel's (run this under ASan).
 #include "async_kit.h"
 
 using namespace emu_test;
@@ -39,9 +39,10 @@ std::vector<std::string> tokens(const std::string &text) {
 std::string mutate(const std::vector<std::string> &seed, Rng &rng) {
   std::vector<std::string> t = seed;
   auto pick = [&](size_t n) { return size_t(rng.next() % n); };
-  static const std::vector<std::string> kOdd = {"", ";", "{", "}", "[", "]", ",", ".", "-1", "0", "4294967296", "18446744073709551616",
-                                                "0x", "0f3f80", "%", "%r999999", "%tid", "\"", "/*", "//", "bra", ".reg", ".param", "@", "!",
-                                                "<", "|", "_", "+", "s", "bar", ".b64", ".v8", ".loc", "1e400", "~"};
+  static const std::vector<std::string> kOdd = {
+      "",   ";",      "{", "}",        "[",    "]",  ",",   ".",    "-1",  "0",    "4294967296", "18446744073709551616",
+      "0x", "0f3f80", "%", "%r999999", "%tid", "\"", "/*",  "//",   "bra", ".reg", ".param",     "@",
+      "!",  "<",      "|", "_",        "+",    "s",  "bar", ".b64", ".v8", ".loc", "1e400",      "~"};
   for (size_t n = 1 + pick(3); n; n--) {
     size_t at = pick(t.size());
     switch (pick(6)) {
@@ -82,7 +83,7 @@ TEST_CASE("mutated text: errors have lines, accepted kernels end") {
     CHECK(r.errors.empty());
     accepted++;
     const KernelInfo *k = kernels(*r.module).empty() ? nullptr : kernels(*r.module).front();
-    if (!k || n % 4) continue; // a quarter of them runs
+    if (!k) continue;
     Memory memory;
     uint64_t in = upload(memory, std::vector<uint32_t>(2048)), out = upload(memory, std::vector<uint32_t>(2048), "out");
     ParamWriter w(*k);
@@ -90,24 +91,26 @@ TEST_CASE("mutated text: errors have lines, accepted kernels end") {
     if (k->params.size() > 1 && k->params[1].bytes == 8) w.set(1, in);
     Launch l;
     l.block[0] = 64, l.params = w.bytes();
-    Options o = nth_schedule(Options(), n / 4 % 6, std::nullopt);
+    Options o = nth_schedule(Options(), n % 6, std::nullopt);
     o.instruction_budget = 20000;
     Report report = run(*r.module, k->name, memory, l, o);
     for (const Error &e : report.errors) CHECK_FALSE(to_string(e).empty());
   }
   MESSAGE(accepted << " accepted, " << rejected << " rejected");
   CHECK(rejected > 3000);
-  CHECK(accepted > 300);
+  CHECK(accepted > 150);
 }
 
 TEST_CASE("unknown instructions, modifiers and directives are named with their line") {
   auto first = [](const std::string &body) {
     ParseResult r = parse_ptx(".version 8.7\n.target sm_120a\n.address_size 64\n" + body);
+    CAPTURE(body);
     REQUIRE_FALSE(r.module);
     return fmt::format("{}: {}", r.errors[0].line, r.errors[0].message);
   };
   auto in_kernel = [&](const std::string &line) {
-    return first(".visible .entry k()\n{\n.reg .b32 %r<4>; .reg .pred %p<2>; .reg .f32 %f<4>;\n" + line + "\nret;\n}\n");
+    return first(".visible .entry k()\n{\n.reg .b32 %r<4>; .reg .pred %p<2>; .reg .b64 %d<4>;\n" + line +
+                 "\nret;\n}\n");
   };
   auto names = [](const std::string &message, const std::string &line, const std::string &text) {
     INFO(message);
@@ -119,10 +122,11 @@ TEST_CASE("unknown instructions, modifiers and directives are named with their l
   names(in_kernel("tcgen05.wait::ld.sync.aligned;"), "7", "tcgen05");
   names(in_kernel("add.u128 %r0, %r1, %r2;"), "7", "u128");
   names(in_kernel("add.rn.u32 %r0, %r1, %r2;"), "7", "rn");
-  names(in_kernel("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r0], [%r1], 16, [%r2], 1;"), "7",
-        "multicast");
+  names(in_kernel("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r0], [%r1], "
+                  "16, [%r2], 1;"),
+        "7", "multicast");
   names(in_kernel("add.u32 %r0, %r1;"), "7", "operand");
-  names(in_kernel("add.u32 %r0, %r1, %f2;"), "7", "f2");
+  names(in_kernel("add.u32 %r0, %r1, %d2;"), "7", "d2");
   names(in_kernel("add.u32 %r0, %r1, %r9;"), "7", "r9");
   names(in_kernel("bra NOWHERE;"), "7", "NOWHERE");
   names(first(".frobnicate 3;\n"), "4", "frobnicate");

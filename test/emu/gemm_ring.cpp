@@ -34,7 +34,8 @@ INITED:
 )" + [] {
   std::string s;
   for (int i = 0; i < 32; i++) s += fmt::format("  mov.f32 %c{}, 0f00000000;\n", i);
-  // Row of A for ldmatrix: 32 (warp / 2) + lane % 16, column chunk lane / 16; of B: k row lane % 16, chunk 4 (warp % 2) + lane / 16.
+  // Row of A for ldmatrix: 32 (warp / 2) + lane % 16, column chunk lane / 16; of B: k row lane % 16, chunk 4 (warp % 2)
+  // + lane / 16.
   s += R"(
   and.b32 %r0, %lane, 15; shr.b32 %r1, %lane, 4; shr.b32 %r2, %warp, 1; and.b32 %r3, %warp, 1;
   shl.b32 %r4, %r2, 5; add.u32 %r4, %r4, %r0; shl.b32 %r5, %r3, 2; add.u32 %r5, %r5, %r1;
@@ -44,21 +45,26 @@ FULL: <wait full>
 )";
   for (int kk = 0; kk < 4; kk++) {
     for (int i = 0; i < 2; i++)
-      s += fmt::format("  add.u32 %r20, %r4, {0}; add.u32 %r21, %r1, {1}; and.b32 %r22, %r20, 7; xor.b32 %r21, %r21, %r22; "
-                       "shl.b32 %r20, %r20, 7; shl.b32 %r21, %r21, 4; add.u32 %r20, %r20, %r21; add.u32 %r20, %r20, %r12;\n"
-                       "  ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{%a{2}, %a{3}, %a{4}, %a{5}}}, [%r20];\n",
-                       16 * i, 2 * kk, 4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3);
-    for (int j = 0; j < 2; j++) // 16 columns each: registers 4 j .. 4 j + 3 are (k 0-7, n 0-7), (k 8-15, n 0-7), (k 0-7, n 8-15), ..
-      s += fmt::format("  add.u32 %r20, %r0, {0}; add.u32 %r21, %r5, {1}; and.b32 %r22, %r20, 7; xor.b32 %r21, %r21, %r22; "
-                       "shl.b32 %r20, %r20, 7; shl.b32 %r21, %r21, 4; add.u32 %r20, %r20, %r21; add.u32 %r20, %r20, %r12; add.u32 %r20, %r20, 8192;\n"
-                       "  ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {{%b{2}, %b{3}, %b{4}, %b{5}}}, [%r20];\n",
-                       16 * kk, 2 * j, 4 * j, 4 * j + 1, 4 * j + 2, 4 * j + 3);
+      s += fmt::format(
+          "  add.u32 %r20, %r4, {0}; add.u32 %r21, %r1, {1}; and.b32 %r22, %r20, 7; xor.b32 %r21, %r21, %r22; "
+          "shl.b32 %r20, %r20, 7; shl.b32 %r21, %r21, 4; add.u32 %r20, %r20, %r21; add.u32 %r20, %r20, %r12;\n"
+          "  ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{%a{2}, %a{3}, %a{4}, %a{5}}}, [%r20];\n",
+          16 * i, 2 * kk, 4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3);
+    for (int j = 0; j < 2;
+         j++) // 16 columns each: registers 4 j .. 4 j + 3 are (k 0-7, n 0-7), (k 8-15, n 0-7), (k 0-7, n 8-15), ..
+      s += fmt::format(
+          "  add.u32 %r20, %r0, {0}; add.u32 %r21, %r5, {1}; and.b32 %r22, %r20, 7; xor.b32 %r21, %r21, %r22; "
+          "shl.b32 %r20, %r20, 7; shl.b32 %r21, %r21, 4; add.u32 %r20, %r20, %r21; add.u32 %r20, %r20, %r12; add.u32 "
+          "%r20, %r20, 8192;\n"
+          "  ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {{%b{2}, %b{3}, %b{4}, %b{5}}}, [%r20];\n",
+          16 * kk, 2 * j, 4 * j, 4 * j + 1, 4 * j + 2, 4 * j + 3);
     for (int i = 0; i < 2; i++)
       for (int j = 0; j < 4; j++) {
         int c = 4 * (4 * i + j);
-        s += fmt::format("  mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {{%c{0}, %c{1}, %c{2}, %c{3}}}, {{%a{4}, %a{5}, "
-                         "%a{6}, %a{7}}}, {{%b{8}, %b{9}}}, {{%c{0}, %c{1}, %c{2}, %c{3}}};\n",
-                         c, c + 1, c + 2, c + 3, 4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3, 2 * j, 2 * j + 1);
+        s += fmt::format(
+            "  mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {{%c{0}, %c{1}, %c{2}, %c{3}}}, {{%a{4}, %a{5}, "
+            "%a{6}, %a{7}}}, {{%b{8}, %b{9}}}, {{%c{0}, %c{1}, %c{2}, %c{3}}};\n",
+            c, c + 1, c + 2, c + 3, 4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3, 2 * j, 2 * j + 1);
       }
   }
   s += R"(
@@ -132,7 +138,8 @@ void multiply(Product &p, const Module &module, const Options &options) {
   std::vector<uint16_t> a, b;
   fill(p.a, a), fill(p.b, b);
   TensorMap map;
-  map.dtype = DType::BF16, map.rank = 2, map.size = {kN, kN}, map.stride = {2, 2 * kN}, map.box = {64, 64}, map.swizzle = 128;
+  map.dtype = DType::BF16, map.rank = 2, map.size = {kN, kN}, map.stride = {2, 2 * kN}, map.box = {64, 64},
+  map.swizzle = 128;
   Memory::Attributes readonly;
   readonly.readonly = true;
   map.address = upload(p.memory, a, "a", readonly);
@@ -180,15 +187,22 @@ TEST_CASE("gemm ring: every synchronising line is needed, and its absence is fou
   const Mutant mutants[] = {
       {"no barrier after init", {{"init visible", ""}}, 8},
       {"full not waited for", {{"wait full", ""}}, 1},
-      {"full waited for with the other parity", {{"wait full", "xor.b32 %r16, %phase, 1; mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r11], %r16; @!%p1 bra FULL;"}}, 8},
+      {"full waited for with the other parity",
+       {{"wait full",
+         "xor.b32 %r16, %phase, 1; mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r11], %r16; @!%p1 bra FULL;"}},
+       8},
       {"no proxy fence before the slot is given back", {{"fence", ""}}, 1},
       {"no warp barrier: lane 0 gives the slot back for lanes that read", {{"warp sync", ""}}, 1},
       {"empty not waited for", {{"wait empty", ""}}, 8},
-      {"empty waited for with the other parity", {{"wait empty", "mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r11+24], %phase; @!%p1 bra EMPTY;"}}, 8},
+      {"empty waited for with the other parity",
+       {{"wait empty", "mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r11+24], %phase; @!%p1 bra EMPTY;"}},
+       8},
       {"slots never given back", {{"arrive empty", "mov.u32 %r16, 0;"}}, 8},
       {"too few bytes expected", {{"bytes", "8192"}}, 8},
       {"too many bytes expected", {{"bytes", "16400"}}, 8},
-      {"the relaxed arrive orders nothing", {{"arrive empty", "mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%r11+24];"}}, 1},
+      {"the relaxed arrive orders nothing",
+       {{"arrive empty", "mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%r11+24];"}},
+       1},
   };
   for (const Mutant &m : mutants) {
     CAPTURE(m.name);

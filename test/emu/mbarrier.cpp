@@ -97,12 +97,12 @@ TEST_CASE("more arrivals than a phase expects") {
   broken(with_barrier(2) + "@%p15 mbarrier.arrive.shared::cta.b64 _, [bar], 3;", 32, ErrorKind::MbarrierMisuse,
          "only 2 of 2 arrivals are missing");
   clean(with_barrier(2) + "@%p15 mbarrier.arrive.shared::cta.b64 _, [bar], 2;", 32);
-  broken(with_barrier(2) + "@%p15 mbarrier.arrive.shared::cta.b64 _, [bar], 0;", 32, ErrorKind::MbarrierMisuse, "0 arrivals");
+  broken(with_barrier(2) + "@%p15 mbarrier.arrive.shared::cta.b64 _, [bar], 0;", 32, ErrorKind::MbarrierMisuse,
+         "0 arrivals");
   // All arrivals have come and bytes are missing: one more arrival overruns the phase.
   broken(with_barrier(1) + "@%p15 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 16; @%p15 " + kArrive, 32,
          ErrorKind::MbarrierMisuse, "all 1 arrivals have come and the phase waits for 16 bytes");
-  clean(with_barrier(2) +
-            "@%p15 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 16; @%p15 " + kArrive +
+  clean(with_barrier(2) + "@%p15 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 16; @%p15 " + kArrive +
             "@%p15 mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [bar], 16;",
         32);
 }
@@ -166,7 +166,8 @@ TEST_CASE("waits acquire what was released by arrivals before") {
   // The waits of one lane and a warp barrier serve the whole warp.
   clean(with_barrier(64) + store + kArrive +
             "@!%p14 bra J; W: mbarrier.try_wait.parity.shared::cta.b64 %p12, [bar], 0; @!%p12 bra W; J: bar.warp.sync "
-            "-1; " + read,
+            "-1; " +
+            read,
         64);
   broken(with_barrier(64) + store + kArrive +
              "@!%p14 bra J; W: mbarrier.try_wait.parity.shared::cta.b64 %p12, [bar], 0; @!%p12 bra W; J: " + read,
@@ -200,8 +201,8 @@ TEST_CASE("a thread that falls two phases behind is told so") {
   broken(behind(3), 64, ErrorKind::MbarrierMisuse, "waits for phase 1");
   // Who has learnt from another thread that phases have passed may leave them out: here 1 and 2.
   clean(with_barrier(32) + "@!%p13 bra FAST;\n" + wait_parity("0", "W") + "bar.sync 1, 64; bar.sync 2, 64;\n" +
-            wait_parity("1", "V") + "bra OUT;\nFAST: " + kArrive + wait_parity("0", "A") + "bar.sync 1, 64; " + kArrive +
-            wait_parity("1", "B") + kArrive + wait_parity("0", "C") + kArrive + wait_parity("1", "D") +
+            wait_parity("1", "V") + "bra OUT;\nFAST: " + kArrive + wait_parity("0", "A") + "bar.sync 1, 64; " +
+            kArrive + wait_parity("1", "B") + kArrive + wait_parity("0", "C") + kArrive + wait_parity("1", "D") +
             "bar.sync 2, 64; OUT:",
         64);
 }

@@ -1,5 +1,6 @@
 // The scheduler: what the policies do to kernels whose result depends on them, and determinism.
 #include "async_kit.h"
+#include <set>
 
 using namespace emu_test;
 
@@ -33,14 +34,16 @@ TEST_CASE("schedules: eager, lazy and reverse first, then random ones; a chosen 
 
 TEST_CASE("a fault that only late copies show: global memory read before the bulk store has been waited for") {
   // .read lets the source be reused; that the bytes have arrived is another matter.
-  const std::string early = "st.shared.v4.u32 [%own], {7, 7, 7, 7}; fence.proxy.async; @!%p15 bra OUT; "
-                            "cp.async.bulk.global.shared::cta.bulk_group [%out], [s], 16; cp.async.bulk.commit_group; "
-                            "cp.async.bulk.wait_group{} 0; ld.global.u32 %r0, [%out]; st.global.u32 [%out+64], %r0; OUT:";
+  auto early = [](const std::string &wait) {
+    return "st.shared.v4.u32 [%own], {7, 7, 7, 7}; fence.proxy.async; @!%p15 bra OUT; "
+           "cp.async.bulk.global.shared::cta.bulk_group [%out], [s], 16; cp.async.bulk.commit_group; " +
+           wait + " 0; ld.global.u32 %r0, [%out]; st.global.u32 [%out+64], %r0; OUT:";
+  };
   auto right = [](const Outcome &r) { return r.out[16] == 7; };
-  auto found = found_by(fmt::format(fmt::runtime(early), ".read"), 64, 8, right);
+  auto found = found_by(early("cp.async.bulk.wait_group.read"), 64, 8, right);
   CHECK(std::count(found.begin(), found.end(), 0) == 0); // eager copies hide it
   CHECK(std::count(found.begin(), found.end(), 1) == 1);
-  CHECK(found_by(fmt::format(fmt::runtime(early), ""), 64, 8, right).empty());
+  CHECK(found_by(early("cp.async.bulk.wait_group"), 64, 8, right).empty());
 }
 
 TEST_CASE("a fault that only one order of warps shows: who comes second finds the flag") {
@@ -69,11 +72,12 @@ TEST_CASE("a fault that needs a particular interleaving is found within 8 schedu
 
 TEST_CASE("two copies of one ring slot in flight: the order of completion is free") {
   // Both loads go to different bytes and one mbarrier; the result must not depend on which comes first, and does not.
-  const std::string body = with_barrier(1) +
-                           "@%p15 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 1024;"
-                           "@%p15 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [s], [%in], 512, [bar];"
-                           "@%p15 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [s+512], [%in+512], 512, [bar];" +
-                           wait_parity("0", "W") + "ld.shared.u32 %r0, [%own]; st.global.u32 [%dst], %r0;";
+  const std::string body =
+      with_barrier(1) +
+      "@%p15 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 1024;"
+      "@%p15 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [s], [%in], 512, [bar];"
+      "@%p15 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [s+512], [%in+512], 512, [bar];" +
+      wait_parity("0", "W") + "ld.shared.u32 %r0, [%own]; st.global.u32 [%dst], %r0;";
   CHECK(found_by(body, 64, 16, [](const Outcome &r) {
           for (uint32_t t = 0; t < 64; t++)
             if (r.out[4 * t] != 4 * t) return false;
@@ -132,7 +136,8 @@ TEST_CASE("threads that poll for something nobody will bring are a deadlock") {
   // In global memory, where another block might: all of them poll.
   broken("L: ld.relaxed.gpu.global.u32 %r0, [%out]; setp.eq.u32 %p0, %r0, 0; @%p0 bra L;", 64, ErrorKind::Deadlock,
          "for memory that it polls");
-  clean("@%p13 bra L; st.relaxed.gpu.global.u32 [%out], 1; bra OUT; L: ld.relaxed.gpu.global.u32 %r0, [%out]; setp.eq.u32 "
+  clean("@%p13 bra L; st.relaxed.gpu.global.u32 [%out], 1; bra OUT; L: ld.relaxed.gpu.global.u32 %r0, [%out]; "
+        "setp.eq.u32 "
         "%p0, %r0, 0; @%p0 bra L; OUT:",
         64);
 }
