@@ -10,8 +10,9 @@ namespace tkc::cli {
 namespace {
 struct Options {
   Common common;
-  std::string device = "auto", only_case, json;
+  std::string device = "auto", only_case, json, emu_policy;
   uint64_t seed = 1, emu_seed = 0;
+  int64_t emu_seeds = 1;
   int64_t max_registers = 0;
   double timeout = 0;
 };
@@ -58,6 +59,8 @@ public:
     v.only_case = o_.only_case;
     v.seed = o_.seed;
     v.emu.seed = o_.emu_seed;
+    v.emu_schedules = o_.emu_seeds;
+    v.emu_policy = emu::find_policy(o_.emu_policy);
     v.limit_seconds = o_.timeout;
     v.progress = [&](const std::string &name) { progress_.show("verifying " + name); };
     for (const ast::Function *k : kernels) {
@@ -142,6 +145,10 @@ void setup_verify(CLI::App &app, int &exit) {
   sub->add_option("--case", o->only_case, "one case");
   sub->add_option("--seed", o->seed, "of the inputs");
   sub->add_option("--emu-seed", o->emu_seed, "of the emulator's scheduler");
+  sub->add_option("--emu-seeds", o->emu_seeds, "schedules to run under: eager, lazy, reverse, then random ones")
+      ->check(CLI::Range(1, 1 << 20));
+  sub->add_option("--emu-policy", o->emu_policy, "keep to one: eager, lazy, random or reverse")
+      ->check(CLI::IsMember({"eager", "lazy", "random", "reverse"}));
   sub->add_option("--maxnreg", o->max_registers, "registers per thread at most")->check(CLI::Range(1, 255));
   sub->add_option("--timeout", o->timeout,
                   "seconds that the kernel of one case may run (default: 60 on the GPU, else none); exit 5")

@@ -12,8 +12,10 @@ struct VerifyOptions {
   std::string only_case;        // "": all
   uint64_t seed = 1;
   emu::Options emu;
-  Device *device = nullptr; // Gpu
-  double limit_seconds = 0; // of the kernel of one case; 0: kGpuLimit on the GPU, none elsewhere
+  int64_t emu_schedules = 1;             // see emu::nth_schedule
+  std::optional<emu::Policy> emu_policy; // nothing: all of them
+  Device *device = nullptr;              // Gpu
+  double limit_seconds = 0;              // of the kernel of one case; 0: kGpuLimit on the GPU, none elsewhere
   double gpu_limit() const { return limit_seconds > 0 ? limit_seconds : kGpuLimit; }
   static constexpr double kGpuLimit = 60;
   std::function<void(const std::string &what)> progress; // called before each case

@@ -37,6 +37,11 @@ bool find_shared(Warp &w, int lane, uint64_t address, int64_t bytes, int64_t ali
             fmt::format("shared address {:#x} belongs to no CTA of the cluster", address));
     return false;
   }
+  if (in != &b && in->exited()) {
+    w.error(ErrorKind::OutOfBounds, lane, generic,
+            fmt::format("the CTA {} of the cluster, whose shared memory this is, has ended", in->rank));
+    return false;
+  }
   bool inside = false;
   for (const SharedVar &v : b.grid.program.shared) {
     int64_t size = v.dynamic ? b.grid.launch.dynamic_shared : v.bytes;

@@ -24,7 +24,9 @@ void check_phase(Block &block, uint32_t address, Mbarrier &m) {
   if (m.pending != 0 || m.tx != 0) return;
   m.phase++;
   m.pending = m.expected;
-  m.released = std::move(m.arriving);
+  // Arrivals are read-modify-writes of one object, so who sees a phase complete is ordered after all phases before.
+  m.released.join(m.arriving);
+  m.released.raise(m.phases, uint32_t(m.phase));
   m.arriving = View();
   uint32_t complete = m.in_flight.empty() ? m.issued : *m.in_flight.begin() - 1;
   if (complete) m.released.raise(m.stream, complete);
@@ -200,7 +202,10 @@ void check_copies_at_exit(Cluster &cluster) {
                            address));
       else if (m.tx != 0)
         report(b->warps[0], -1, generic_shared(*b, address),
-               fmt::format("the block ends while the mbarrier at {:#x} expects {} more bytes", address, m.tx));
+               m.tx > 0
+                   ? fmt::format("the block ends while the mbarrier at {:#x} expects {} more bytes", address, m.tx)
+                   : fmt::format("the block ends after {} bytes more than the mbarrier at {:#x} was told to expect",
+                                 -m.tx, address));
     }
 }
 

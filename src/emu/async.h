@@ -28,11 +28,12 @@ struct Mbarrier {
   int64_t tx = 0;                    // bytes expected and not yet complete; may be negative for a while
   uint64_t phase = 0;                // number of completed phases
   View arriving;                     // released by the arrivals of the current phase
-  View released;                     // by those of the last completed one
+  View released;                     // by those of all completed ones
   uint32_t stream = 0;               // of the copies that complete here
+  uint32_t phases = 0;               // component: its stamp is the number of phases known to be complete
   uint32_t issued = 0;               // copies
   std::set<uint32_t> in_flight;      // stamps of those not complete
-  std::map<int32_t, int64_t> seen;   // thread (clock warp * 32 + lane) -> last phase that it saw complete by parity
+  std::map<int32_t, int64_t> seen;   // thread (clock warp * 32 + lane) -> phase after the last that it saw complete
 };
 
 // One copy of a thread that belongs to a cp.async group.

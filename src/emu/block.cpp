@@ -158,30 +158,34 @@ Warp *Cluster::choose() {
   return nullptr;
 }
 
-bool Cluster::unblock() {
-  if (async.complete_one(*this)) return true;
-  // Threads that poll an mbarrier are told "not yet" a few times: they may do something else then.
+// Threads that poll an mbarrier are told "not yet" a few times: they may do something else then.
+bool Cluster::answer_pollers() {
   constexpr int64_t kMostIdleRounds = 64;
   if (progress != idle_progress_) idle_progress_ = progress, idle_rounds_ = 0;
+  if (idle_rounds_++ >= kMostIdleRounds) return false;
   bool any = false;
-  if (idle_rounds_++ < kMostIdleRounds)
-    for (Warp *w : all_warps)
-      for (Split &s : w->splits)
-        if (s.waiting == Waiting::Mbarrier) s.waiting = Waiting::No, s.not_yet = true, any = true;
-  if (any) return true;
+  for (Warp *w : all_warps)
+    for (Split &s : w->splits)
+      if (s.waiting == Waiting::Mbarrier) s.waiting = Waiting::No, s.not_yet = true, any = true;
+  return any;
+}
+
+bool Cluster::unblock() {
+  if (async.complete_one(*this) || answer_pollers()) return true;
+  bool any = false;
   for (Warp *w : all_warps) any |= w->release_reconvergence();
   return any;
 }
 
 // All that can run polls for something that nobody running will bring.
 bool Cluster::help_spinning() {
+  if (progress != hopeless_progress_) hopeless_progress_ = progress, take_heart();
   for (Warp *w : all_warps)
     if (w->runnable() && !w->spins()) return false;
   for (Warp *w : all_warps) w->stale_polls = 0;
-  if (async.complete_one(*this)) return true;
-  bool any = false;
-  for (Warp *w : all_warps) any |= w->release_reconvergence();
-  return any;
+  if (unblock()) return true;
+  hopeless_rounds_++;
+  return false;
 }
 
 Cluster::State Cluster::run(bool may_pause) {
@@ -204,6 +208,10 @@ Cluster::State Cluster::run(bool may_pause) {
       return State::Finished;
     }
     if (w->spins() && help_spinning()) continue;
+    if (hopeless() && !may_pause) {
+      report_deadlock();
+      return State::Finished;
+    }
     int64_t quantum = grid.options.policy == Policy::Random ? 1 + random.below(48) : 4096;
     Block &b = *w->block;
     int64_t left = budget - b.instructions;
@@ -232,6 +240,8 @@ void Cluster::report_deadlock() {
       if (!w.live || w.splits.empty()) continue;
       const Split &s = w.splits.front();
       w.at = s.pc;
+      if (s.waiting == Waiting::No) // it polls: the last one was just before
+        for (const auto &[pc, value] : w.polled) w.at = pc;
       w.error(ErrorKind::Deadlock, first_lane(s.mask), 0, "no thread can go on: " + b->describe_waits());
       return;
     }

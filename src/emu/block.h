@@ -89,16 +89,22 @@ struct Cluster {
   // Runs until all blocks have ended, or (unless it runs alone) for a while.
   State run(bool may_pause);
   bool stopped() const;
+  // All that can run has polled in vain for long, and no event has come in between.
+  bool hopeless() const { return hopeless_rounds_ > 64; }
+  void take_heart() { hopeless_rounds_ = 0; }
+  void report_deadlock();
   std::vector<Warp *> all_warps;
 
 private:
   Warp *choose();
-  bool unblock(); // nothing can run: complete a copy, wake pollers, give up reconvergence; false = deadlock
-  bool help_spinning();
-  void report_deadlock();
+  bool unblock();       // nothing can run: complete a copy, wake pollers, give up reconvergence; false = deadlock
+  bool help_spinning(); // the same when all that can run only polls
+  bool answer_pollers();
   size_t last_ = 0;
   int64_t idle_rounds_ = 0;
   uint64_t idle_progress_ = 0;
+  int64_t hopeless_rounds_ = 0;
+  uint64_t hopeless_progress_ = 0;
 };
 
 inline uint64_t generic_shared(const Block &b, uint32_t address) {

@@ -53,6 +53,11 @@ public:
   void note_relaxed(int32_t warp, int lane, const View &from);
   const View *fence_view(int32_t warp, int lane) const;
 
+  // The stamp up to which the lane is ordered after a component that belongs to no thread.
+  uint32_t known(int32_t warp, int lane, uint32_t component) const {
+    const std::vector<uint32_t> &k = view(warp, lane).known;
+    return component < k.size() ? k[component] : 0;
+  }
   // Are the accesses of a component up to the stamp ordered before what the lane does now?
   bool ordered(int32_t warp, int lane, uint32_t component, uint32_t stamp) const {
     Kind kind;

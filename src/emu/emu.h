@@ -13,6 +13,7 @@
 #include "emu/ptx_ast.h"
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -69,6 +70,8 @@ enum class Policy : uint8_t {
   Random,  // both at random
   Reverse, // copies complete last issued first, when nothing else can run; the highest warp first
 };
+std::string_view policy_name(Policy p);                          // "eager", ...
+std::optional<Policy> find_policy(std::string_view policy_name); // nothing if there is none of that name
 
 struct Options {
   uint64_t seed = 0;
@@ -85,6 +88,10 @@ enum class ErrorKind : uint8_t {
 #include "emu/error_kind.def"
 #undef TKC_EMU_ERROR
 };
+// The k-th of the schedules that a kernel should be tried under: eager, lazy, reverse, then random ones, each with
+// another seed. With a policy: that one, with the seeds options.seed + k.
+Options nth_schedule(Options options, int64_t k, std::optional<Policy> policy);
+
 std::string_view error_name(ErrorKind kind);
 bool error_is_fatal(ErrorKind kind);
 

@@ -46,15 +46,21 @@ void atomic(Warp &w, const Inst &i, uint32_t mask) {
   const uint32_t *rows = w.block->grid.program.lists.data() + i.list;
   const uint32_t *operands = rows + (i.mode[5] ? i.n : 0), *swaps = operands + i.n;
   auto get = [&](uint32_t row, int l) { return element == 8 ? w.row<uint64_t>(row)[l] : w.row<uint32_t>(row)[l]; };
+  auto base = [&](int l) { return i.mode[4] ? w.row<uint32_t>(i.a)[l] : w.row<uint64_t>(i.a)[l]; };
+  uint32_t told = 0; // lanes that the shadow knows of: those at one address are told together
   for (uint32_t m = mask; m; m &= m - 1) {
     int lane = first_lane(m);
-    uint64_t address = (i.mode[4] ? w.row<uint32_t>(i.a)[lane] : w.row<uint64_t>(i.a)[lane]) + uint64_t(i.imm);
+    uint64_t address = base(lane) + uint64_t(i.imm);
     Place p = find_place(w, lane, space, address, bytes, bytes, Use::ReadWrite);
     if (!p.bytes) return;
-    if (p.shared_in)
-      note_shared(w, uint32_t(1) << lane, AccessKind::Atomic, *p.shared_in, p.shared, bytes);
-    else
+    if (!p.shared_in) {
       note_global(w, lane, p, bytes, Use::ReadWrite);
+    } else if (!(told >> lane & 1)) {
+      uint32_t same = 0;
+      each_lane(m, [&](int l) { same |= uint32_t(base(l) == base(lane)) << l; });
+      note_shared(w, same, AccessKind::Atomic, *p.shared_in, p.shared, bytes);
+      told |= same;
+    }
     strong_read(w, lane, strong_key(p, address), order.acquire);
     bool parallel = p.global && w.block->grid.parallel, flush = p.global != nullptr;
     for (int k = 0; k < i.n; k++) {

@@ -169,16 +169,14 @@ void bulk(Warp &w, const Inst &i, uint32_t mask) {
                      fmt::format("a bulk copy of {} bytes, not a multiple of 16", size));
     uint64_t to = address(w, i.a, i.mode[1] & 1, i.imm, lane),
              from = address(w, i.b, i.mode[1] & 2, int32_t(list[1]), lane);
-    if (direction == Direction::Prefetch) continue;
+    if (direction == Direction::Prefetch || size == 0) continue;
     bool from_global = direction == Direction::GlobalToShared, to_global = direction == Direction::SharedToGlobal;
     Use write = i.mode[2] ? Use::ReadWrite : Use::Write;
     Place source, destination;
-    if (size) {
-      source = find_place(w, lane, from_global ? Space::Global : Space::Shared, from, size, 16, Use::Read);
-      if (!source.bytes) return;
-      destination = find_place(w, lane, to_global ? Space::Global : Space::SharedCluster, to, size, 16, write);
-      if (!destination.bytes) return;
-    }
+    source = find_place(w, lane, from_global ? Space::Global : Space::Shared, from, size, 16, Use::Read);
+    if (!source.bytes) return;
+    destination = find_place(w, lane, to_global ? Space::Global : Space::SharedCluster, to, size, 16, write);
+    if (!destination.bytes) return;
     std::function<void(uint8_t *, const uint8_t *)> put = [size](uint8_t *d, const uint8_t *s) {
       std::memcpy(d, s, size_t(size));
     };
@@ -189,7 +187,7 @@ void bulk(Warp &w, const Inst &i, uint32_t mask) {
     if (to_global) {
       note_global(w, lane, destination, size, write);
       uint32_t stream, stamp = next_bulk_stamp(w, lane, stream);
-      if (size) note_copy(w, lane, AccessKind::AsyncRead, *source.shared_in, source.shared, size, stream, stamp);
+      note_copy(w, lane, AccessKind::AsyncRead, *source.shared_in, source.shared, size, stream, stamp);
       auto taken = std::make_shared<std::vector<uint8_t>>();
       issue_from_shared(
           w, lane, stamp, [taken, s, size] { taken->assign(s, s + size); }, [taken, d, put] { put(d, taken->data()); });
@@ -200,12 +198,10 @@ void bulk(Warp &w, const Inst &i, uint32_t mask) {
       return;
     uint32_t stamp = ++c.mbarrier->issued;
     c.mbarrier->in_flight.insert(stamp);
-    if (size) {
-      if (!from_global)
-        note_copy(w, lane, AccessKind::AsyncRead, *source.shared_in, source.shared, size, c.mbarrier->stream, stamp);
-      note_copy(w, lane, AccessKind::AsyncWrite, *destination.shared_in, destination.shared, size, c.mbarrier->stream,
-                stamp);
-    }
+    if (!from_global)
+      note_copy(w, lane, AccessKind::AsyncRead, *source.shared_in, source.shared, size, c.mbarrier->stream, stamp);
+    note_copy(w, lane, AccessKind::AsyncWrite, *destination.shared_in, destination.shared, size, c.mbarrier->stream,
+              stamp);
     issue_to_shared(w, lane, c, size, [d, s, put] { put(d, s); });
     if (w.block->stopped) return;
   }
@@ -217,7 +213,9 @@ uint32_t offset_word(int64_t offset) { return uint32_t(int32_t(offset)); }
 void decode_cp_async(Decoder &d) {
   bool cg = d.take("cg");
   if (!cg && !d.take("ca")) return d.unsupported();
-  bool good = (d.take("shared") || d.take("shared::cta")) && d.take("global");
+  std::string_view to_space = d.take_first({"shared", "shared::cta", "global"}),
+                   from_space = d.take_first({"shared", "shared::cta", "global"});
+  bool good = to_space.starts_with("shared") && from_space == "global";
   bool policy = d.take("L2::cache_hint");
   d.take_prefixed("L2::");
   if (!good) return d.unsupported();

@@ -44,6 +44,7 @@ void init(Warp &w, const Inst &i, uint32_t mask) {
     Mbarrier m;
     m.expected = m.pending = count;
     m.stream = w.block->cluster->clocks.new_component();
+    m.phases = w.block->cluster->clocks.new_component();
     in->mbarriers[at] = m;
   }
 }
@@ -121,17 +122,21 @@ int phase_complete(Warp &w, const Inst &i, int lane, Block &in, uint32_t at, Mba
   }
   bool complete = (m.phase & 1) != parity;
   // A thread that waits for one phase after the other must not fall two behind: the parity would name another one then.
+  // The phase that it means is the first one that it cannot know to be complete.
   int32_t thread = w.block->clock_index(w) * 32 + lane;
   auto seen = m.seen.find(thread);
   int64_t current = int64_t(m.phase);
-  if (seen != m.seen.end() && uint64_t((seen->second + 1) & 1) == parity && current > seen->second + 2) {
-    w.error(ErrorKind::MbarrierMisuse, lane, generic_shared(in, at),
-            fmt::format("the thread waits for phase {} of the mbarrier at {:#x}, which is in phase {} already: two or "
-                        "more behind, parity {} means another phase now",
-                        seen->second + 1, at, m.phase, parity));
-    return -1;
+  if (seen != m.seen.end()) {
+    int64_t next = std::max<int64_t>(seen->second, w.block->cluster->clocks.known(thread / 32, lane, m.phases));
+    if (uint64_t(next & 1) == parity && current >= next + 2) {
+      w.error(ErrorKind::MbarrierMisuse, lane, generic_shared(in, at),
+              fmt::format("the thread waits for phase {} of the mbarrier at {:#x}, which is in phase {} already: two "
+                          "or more behind, parity {} means another phase now",
+                          next, at, m.phase, parity));
+      return -1;
+    }
   }
-  if (complete) m.seen[thread] = current - 1;
+  if (complete) m.seen[thread] = current;
   return complete;
 }
 
@@ -245,6 +250,7 @@ void decode(Decoder &d) {
     d.need_operands(3, 4);
     d.out.d = uint32_t(d.predicate_destination(d.operand(0)));
     take_address(d, 1);
+    if (Space(d.out.mode[0]) == Space::SharedCluster) d.fail("a thread may wait only at mbarriers of its own CTA");
     d.out.b = d.source(2, parity ? Type::B32 : Type::B64);
     if (d.operand_count() == 4) d.source(3, Type::B32); // how long to suspend: up to the implementation
     d.out.mode[3] = parity;

@@ -94,12 +94,15 @@ std::string Block::describe_waits() const {
         if (m != mbarriers.end())
           what = fmt::format("for phase {} of the mbarrier at {:#x} ({} of {} arrivals and {} bytes are missing)",
                              s.phase, s.object, m->second.pending, m->second.expected, m->second.tx);
+      } else if (s.waiting == Waiting::No) {
+        what = "for memory that it polls";
       } else if (s.waiting == Waiting::ClusterBarrier) {
         what = "at barrier.cluster.wait";
       } else {
         what = fmt::format("for other lanes of the warp (only {:#010x} of {:#010x} have come)", s.lanes, w.live);
       }
-      out += fmt::format("{}warp {} waits {}, {}", out.empty() ? "" : "; ", w.index, what, line(s.pc));
+      int32_t pc = s.waiting == Waiting::No && !w.polled.empty() ? w.polled.back().first : s.pc;
+      out += fmt::format("{}warp {} waits {}, {}", out.empty() ? "" : "; ", w.index, what, line(pc));
     }
   }
   if (more) out += fmt::format("; {} more", more);
@@ -173,7 +176,12 @@ void cluster_arrive(Warp &w, const Inst &i, uint32_t mask) {
   w.cluster_pending |= mask;
   w.cluster_generation = c.cluster_generation;
   w.cluster_arrived |= mask;
-  if (!i.mode[0]) c.clocks.release(w.block->clock_index(w), mask, c.cluster_view); // not .relaxed
+  int32_t warp = w.block->clock_index(w);
+  if (!i.mode[0]) c.clocks.release(warp, mask, c.cluster_view);
+  if (i.mode[0]) // .relaxed: what a fence before has released
+    each_lane(mask, [&](int lane) {
+      if (const View *v = c.clocks.fence_view(warp, lane)) c.cluster_view.join(*v);
+    });
   c.progress++;
   check_cluster_barrier(c);
 }
@@ -277,10 +285,10 @@ void decode_membar(Decoder &d) {
   d.out.run = fence;
 }
 void decode_fence(Decoder &d) {
-  if (d.take("mbarrier_init")) {
+  if (d.take("mbarrier_init")) { // as fence.acq_rel.cluster, which orders more than initialisations
     d.take("release"), d.take("cluster");
     d.need_operands(0);
-    d.out.run = nothing;
+    d.out.run = fence;
     return;
   }
   if (d.take("proxy")) {

@@ -19,8 +19,8 @@ struct Box {
   int64_t row_bytes = 0;
   int32_t swizzle = 0;
   int64_t bytes() const { return row_bytes * int64_t(rows.size()); }
-  // The bytes of shared memory that may be touched: a swizzle stays within 128 bytes.
-  int64_t span() const { return swizzle ? (bytes() + 127) / 128 * 128 : bytes(); }
+  // The bytes of shared memory that may be touched: a swizzle permutes 16-byte chunks within as many bytes as it has.
+  int64_t span() const { return swizzle ? (bytes() + swizzle - 1) / swizzle * swizzle : bytes(); }
 };
 
 bool find_map(Warp &w, int lane, uint64_t address, TensorMap &map) {
@@ -40,7 +40,7 @@ bool find_map(Warp &w, int lane, uint64_t address, TensorMap &map) {
 
 bool find_box(Warp &w, int lane, const TensorMap &map, const std::array<int32_t, 5> &at, Use use, Box &box) {
   int64_t element = dtype_bytes(map.dtype), count = 1;
-  for (int d = 1; d < map.rank; d++) count *= map.box[size_t(d)];
+  for (int d = 1; d < map.rank; d++) count *= map.copied(d);
   box.row_bytes = map.box[0] * element;
   box.swizzle = map.swizzle;
   box.rows.resize(size_t(count));
@@ -50,8 +50,8 @@ bool find_box(Warp &w, int lane, const TensorMap &map, const std::array<int32_t,
     bool inside = begin < end;
     int64_t rest = r;
     for (int d = 1; d < map.rank; d++) {
-      int64_t c = at[size_t(d)] + rest % map.box[size_t(d)];
-      rest /= map.box[size_t(d)];
+      int64_t c = at[size_t(d)] + rest % map.copied(d) * map.step[size_t(d)];
+      rest /= map.copied(d);
       inside = inside && c >= 0 && c < map.size[size_t(d)];
       address += uint64_t(c * map.stride[size_t(d)]);
     }

@@ -21,6 +21,23 @@ constexpr ErrorRow kErrors[] = {
 };
 } // namespace
 
+namespace {
+constexpr std::pair<Policy, std::string_view> kPolicies[] = {
+    {Policy::Eager, "eager"}, {Policy::Lazy, "lazy"}, {Policy::Random, "random"}, {Policy::Reverse, "reverse"}};
+}
+std::string_view policy_name(Policy p) { return kPolicies[int(p)].second; }
+std::optional<Policy> find_policy(std::string_view name) {
+  for (const auto &[policy, its_name] : kPolicies)
+    if (its_name == name) return policy;
+  return std::nullopt;
+}
+Options nth_schedule(Options o, int64_t k, std::optional<Policy> policy) {
+  constexpr Policy kFirst[] = {Policy::Eager, Policy::Lazy, Policy::Reverse};
+  o.policy = policy ? *policy : k < 3 ? kFirst[k] : Policy::Random;
+  o.seed += uint64_t(k);
+  return o;
+}
+
 std::string_view error_name(ErrorKind kind) { return kErrors[int(kind)].name; }
 bool error_is_fatal(ErrorKind kind) { return kErrors[int(kind)].fatal; }
 
@@ -165,6 +182,7 @@ private:
     std::vector<Live> live;
     int64_t next = 0, n = int64_t(results_.size());
     size_t turn = 0;
+    uint64_t finished = 0, events = 0;
     while (first_failed_ == n) {
       if (turn >= live.size()) {
         if (next < n && live.size() < kMostResident)
@@ -172,6 +190,18 @@ private:
         else
           turn = 0;
         if (live.empty()) return;
+        // A round in which nothing happened and all only poll: they wait for each other, or for blocks that do not fit.
+        uint64_t now = finished;
+        bool hopeless = true;
+        for (const Live &l : live) now += l.cluster->progress, hopeless = hopeless && l.cluster->hopeless();
+        if (now != events) {
+          for (const Live &l : live) l.cluster->take_heart();
+        } else if (hopeless && turn == 0) {
+          live.front().cluster->report_deadlock();
+          finish(*live.front().cluster, live.front().number);
+          return;
+        }
+        events = now;
       }
       Live &l = live[turn];
       if (l.cluster->run(true) == Cluster::State::Paused) {
@@ -179,6 +209,7 @@ private:
         continue;
       }
       finish(*l.cluster, l.number);
+      finished += l.cluster->progress + 1;
       live.erase(live.begin() + int64_t(turn));
     }
     // A failing block hides those after it; those before it have their say only if they had finished.

@@ -12,13 +12,14 @@ struct Image {
   uint64_t address;
   uint64_t size[5], stride[4];
   uint16_t box[5];
+  uint8_t step[5];
 };
 static_assert(sizeof(Image) <= kTensorMapBytes);
 } // namespace
 
 int64_t TensorMap::box_bytes() const {
   int64_t bytes = dtype_bytes(dtype);
-  for (int d = 0; d < rank; d++) bytes *= box[size_t(d)];
+  for (int d = 0; d < rank; d++) bytes *= copied(d);
   return bytes;
 }
 
@@ -32,6 +33,8 @@ std::string check_tensor_map(const TensorMap &m) {
     int64_t size = m.size[size_t(d)], box = m.box[size_t(d)], stride = m.stride[size_t(d)];
     if (size < 1 || size > int64_t(1) << 32)
       return fmt::format("size {} of dimension {} is not within 1..2^32", size, d);
+    if (m.step[size_t(d)] < 1 || m.step[size_t(d)] > 8)
+      return fmt::format("step {} of dimension {} is not within 1..8", m.step[size_t(d)], d);
     if (box < 1 || box > 256) return fmt::format("box {} of dimension {} is not within 1..256", box, d);
     if (d && (stride % 16 || stride < 1 || stride >= int64_t(1) << 40))
       return fmt::format("stride {} of dimension {} is not a multiple of 16 below 2^40", stride, d);
@@ -45,10 +48,11 @@ std::string check_tensor_map(const TensorMap &m) {
 }
 
 std::array<uint8_t, kTensorMapBytes> encode_tensor_map(const TensorMap &m) {
-  Image image = {kMagic, uint8_t(m.dtype), uint8_t(m.rank), uint8_t(m.swizzle), 0, m.address, {}, {}, {}};
+  Image image = {kMagic, uint8_t(m.dtype), uint8_t(m.rank), uint8_t(m.swizzle), 0, m.address, {}, {}, {}, {}};
   for (size_t d = 0; d < 5; d++) {
     image.size[d] = uint64_t(m.size[d]);
     image.box[d] = uint16_t(m.box[d]);
+    image.step[d] = uint8_t(m.step[d]);
     if (d) image.stride[d - 1] = uint64_t(m.stride[d]);
   }
   std::array<uint8_t, kTensorMapBytes> bytes = {};
@@ -68,6 +72,7 @@ std::optional<TensorMap> decode_tensor_map(const uint8_t *bytes) {
   for (size_t d = 0; d < 5; d++) {
     m.size[d] = int64_t(image.size[d]);
     m.box[d] = image.box[d];
+    m.step[d] = image.step[d];
     m.stride[d] = d ? int64_t(image.stride[d - 1]) : dtype_bytes(m.dtype);
   }
   return m;

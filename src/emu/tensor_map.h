@@ -16,8 +16,11 @@ struct TensorMap {
   std::array<int64_t, 5> size = {};   // elements
   std::array<int64_t, 5> stride = {}; // bytes; stride[0] is the element size
   std::array<int32_t, 5> box = {};    // elements, 1..256
-  int32_t swizzle = 0;                // bytes: 0, 32, 64, 128
+  // Every step-th element of the box is copied, 1..8; in dimension 0 always every one.
+  std::array<int32_t, 5> step = {1, 1, 1, 1, 1};
+  int32_t swizzle = 0; // bytes: 0, 32, 64, 128
 
+  int64_t copied(int d) const { return d == 0 ? box[0] : (box[size_t(d)] + step[size_t(d)] - 1) / step[size_t(d)]; }
   int64_t box_bytes() const; // transaction bytes of a copy, whatever lies outside of the tensor
 };
 
