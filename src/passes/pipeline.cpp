@@ -29,6 +29,7 @@ std::vector<Pass> pipeline() {
   return {
       // Sema emits naive code: fold first, so that the others see constants and few ops.
       {"fold_constants", "constants and identities", fold_constants},
+      {"widen_products", "fp8 products in f16 where tensor cores have no fp8", widen_products},
       {"common_subexpressions", "equal pure ops once", common_subexpressions},
       {"fuse_product_sum", "mma(a, b) + c becomes mma(a, b, c)", fuse_product_sum},
       {"hoist_invariants", "what a loop does not change, before it", hoist_invariants},
