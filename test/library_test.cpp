@@ -110,6 +110,53 @@ TEST_CASE("the library on the interpreter") {
 TEST_CASE("the library on the emulator") {
   for (const std::string &f : files("stdlib")) verify_file(f, driver::Executor::Emu);
 }
+// A program sees its own stores: other threads of the block wait for them where they may meet, and only there.
+TEST_CASE("barriers between accesses to memory that is written") {
+  struct Row {
+    const char *body;
+    int barriers;
+  };
+  const Row rows[] = {
+      {"store(y, load(x) * 2.0); store(z, load(y[32 : 48, :]));", 1}, // other threads load
+      {"store(z, load(x[32 : 48, :])); store(y, load(x) * 2.0);", 0}, // other tensors
+      {"store(y, load(y) * 2.0);", 0},                                // each thread its own elements
+      {"store(y, load(y) * 2.0); store(y, load(y) + 1.0);", 0},       //
+      {"for j in 0 : 64 step 16 { store(y[:, j :+ 16], load(y[:, j :+ 16]) + 1.0); }", 0},
+      {"for j in 0 : 48 step 8 { store(y[:, j :+ 16], load(x[:, j :+ 16])); }", 1},          // windows that overlap
+      {"for i in 0 : 2 { for t in 0 : 32 { store(y[32 * i + t, :], load(x[t, :])); } }", 1}, // i says nothing alone
+      {"for i in 0 : 4 { for t in 0 : 4 { store(y[16 * i :+ 16, 16 * t :+ 16], load(x[0 : 16, 0 : 16])); } }", 0},
+      {"for t in 0 : 64 { store(y[t, :], load(x[t, :])); }", 0},
+      {"for t in 1 : 64 { store(y[t, :], load(y[t - 1, :]) * 2.0); }", 1},
+      {"store(y[0, :], load(x[0, :])); store(y[1, :], load(x[2, :]));", 0}, // other rows
+      {"store(y[0 : 4, :], load(x[0 : 4, :])); store(y[3 : 7, :], load(x[2 : 6, :]));", 1},
+      {"store(y[0, 0], 1.0); store(z[0, 0], load(y[0, 0]));", 1}, // one thread stores, all load
+      {"atomic_add(y, load(x)); atomic_add(y[0 : 32, :], load(x[32 : 64, :]));", 0},
+      {"atomic_add(y, load(x)); atomic_max(y[0 : 32, :], load(x[32 : 64, :]));", 1},
+      {"if n > 0 { store(y, load(x)); } store(z, load(y[0 : 16, :]));", 1},
+      {"if n > 0 { store(y, load(x)); } else { store(z, load(y[0 : 16, :])); }", 0},
+  };
+  for (const Row &row : rows) {
+    CAPTURE(std::string(row.body));
+    SourceManager sources;
+    Diagnostics diags(sources);
+    std::string text =
+        "kernel f(x: tensor<f32>[64, 64], y: inout tensor<f32>[64, 64], z: inout tensor<f32>[16, 64], n: i32) "
+        "grid (1) warps 4 {\n" +
+        std::string(row.body) + "\n}\n";
+    auto program = sema::Program::load(sources.add("row.tk", text), diags);
+    REQUIRE(program);
+    driver::CompileOptions o;
+    o.target = ir::find_target("sm_120");
+    auto compiled = driver::compile_kernel(*program, *program->find("f", ast::FunctionKind::Kernel), {}, o, diags);
+    std::string messages = diags.render_all();
+    INFO(messages);
+    REQUIRE(compiled);
+    int barriers = 0;
+    ir::walk(compiled->function->body, [&](const ir::Op *op) { barriers += op->kind == ir::OpKind::BlockBarrier; });
+    CHECK(barriers == row.barriers);
+  }
+}
+
 // sm_120 is compiled by the emulator's cases.
 TEST_CASE("features and library on other targets") {
   for (const ir::Target &t : ir::all_targets()) {

@@ -48,6 +48,9 @@ std::vector<Pass> pipeline() {
       {"allocate_shared", "offsets in shared memory", allocate_shared, std::nullopt, false},
       // Needs the offsets: two buffers conflict where their bytes do.
       {"place_barriers", "order accesses of different warps", place_barriers, ir::Stage::allocated, false},
+      // Last: it counts the barriers that are there already.
+      {"order_memory", "order accesses of different threads to tensors that are written", order_memory, std::nullopt,
+       false},
   };
 }
 
