@@ -110,6 +110,60 @@ TEST_CASE("the library on the interpreter") {
 TEST_CASE("the library on the emulator") {
   for (const std::string &f : files("stdlib")) verify_file(f, driver::Executor::Emu);
 }
+// What the executors say of a program that stops, and of one that prints.
+TEST_CASE("failed assertions and output") {
+  struct Outcome {
+    std::string error, printed;
+  };
+  auto run = [](const std::string &body, driver::Executor executor) {
+    SourceManager sources;
+    Diagnostics diags(sources);
+    std::string text = "kernel f(x: tensor<i32>[2, 3], y: out tensor<i32>[2, 3]) grid (1) warps 1 {\n"
+                       "let t = load(x);\n" +
+                       body + "\nstore(y, t);\n}\nverify f { y = x; input x = reshape(iota(6), [2, 3]); case one; }\n";
+    auto program = sema::Program::load(sources.add("f.tk", text), diags);
+    Outcome out{diags.render_all(), ""};
+    if (!program) return out;
+    driver::VerifyOptions o;
+    o.executor = executor;
+    o.compile.target = ir::find_target("sm_120");
+    const ast::Function &k = *program->find("f", ast::FunctionKind::Kernel);
+    for (const driver::CaseResult &r : driver::verify_kernel(*program, k, *program->check_for("f", false), o, diags)) {
+      out.error += r.error;
+      out.printed += r.printed;
+    }
+    out.error += diags.render_all();
+    return out;
+  };
+  for (driver::Executor e : {driver::Executor::Interp, driver::Executor::Emu}) {
+    CAPTURE(std::string(driver::executor_name(e)));
+    Outcome fails = run("assert(t < 4, \"less than four\");", e);
+    CHECK(fails.error.find("less than four") != std::string::npos);
+    CHECK(fails.error.find("f.tk:3") != std::string::npos);
+    Outcome scalar = run("assert(sum(t) == 14);", e);
+    CHECK(scalar.error.find("f.tk:3") != std::string::npos);
+    CHECK(run("assert(t < 6, \"all\"); assert(sum(t) == 15);", e).error == "");
+    Outcome prints = run("print(\"{} of {{{}}} 100% {}\", sum(t), 6, 0.5);", e);
+    CHECK(prints.error == "");
+    CHECK(prints.printed == "15 of {6} 100% 0.5\n");
+  }
+  Outcome at = run("assert(t < 4);", driver::Executor::Interp);
+  CHECK(at.error.find("[1, 1]") != std::string::npos);
+}
+
+TEST_CASE("tensors have whole bytes") {
+  SourceManager sources;
+  Diagnostics diags(sources);
+  auto program = sema::Program::load(
+      sources.add("f.tk", "kernel f(x: tensor<e2m1>[8], y: out tensor<f32>[8]) grid (1) { store(y, f32(load(x))); }"),
+      diags);
+  REQUIRE(program);
+  CHECK(!sema::instantiate(*program, *program->find("f", ast::FunctionKind::Kernel), {}, nullptr, diags));
+  CHECK(diags.render_all().find(
+            "f.tk:1:20: error: parameter `x` of a kernel must be a tensor of whole bytes: pass packed "
+            "e2m1 as u8 [wrong-parameter-type]") != std::string::npos);
+}
+
 // A program sees its own stores: other threads of the block wait for them where they may meet, and only there.
 TEST_CASE("barriers between accesses to memory that is written") {
   struct Row {

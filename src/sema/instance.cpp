@@ -174,6 +174,11 @@ private:
     }
     auto dtype = e_.dtype_of(p.type->element);
     if (!dtype) return false;
+    if (dtype_bits(*dtype) < 8) { // two elements share a byte, which no two threads can write
+      diags_.report(p.type->element.loc, DiagKind::wrong_parameter_type, out.name, "kernel",
+                    fmt::format("a tensor of whole bytes: pass packed {} as u8", dtype_name(*dtype)));
+      return false;
+    }
     std::vector<int64_t> shape;
     for (const ast::ExprPtr &d : p.type->dims) {
       auto s = e_.size(*d);
