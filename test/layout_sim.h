@@ -52,6 +52,7 @@ struct Shared {
       bytes[i] = {element, b};
     }
   }
+  bool must_be_written = false; // a load of bytes that nobody stored is a fault
   int64_t load(int64_t address, int elem_bytes) {
     int64_t element = poison;
     for (int b = 0; b < elem_bytes; b++) {
@@ -59,6 +60,7 @@ struct Shared {
         fault = "load out of bounds";
         return poison;
       }
+      if (must_be_written && !written[size_t(address + b)]) fault = "load of what was never stored";
       Byte byte = bytes[size_t(address + b)];
       if (b == 0) element = byte.element;
       if (byte.element != element || (element != poison && byte.part != b)) return -2; // a mix of elements
@@ -199,6 +201,7 @@ inline Registers run_shared(const SharedPlan &p, Registers &from, int64_t dst_re
   Registers out(dst_regs, from.warps);
   for (int piece = 0; piece < p.pieces; piece++) {
     Shared memory(p.bytes);
+    memory.must_be_written = true;
     run_stores(p.store, piece, from, memory, int(p.layout.elem_bytes));
     run_loads(p.load, piece, out, memory, int(p.layout.elem_bytes));
     if (!memory.fault.empty()) fault = memory.fault;

@@ -1,31 +1,21 @@
 #include "cli/cli.h"
-#include "ir/op_def.h"
+#include "ops/manual.h"
 
 namespace tkc::cli {
 
 namespace {
-// Lines that start with "# " set the example up and are not shown.
-std::string shown(std::string_view example) {
-  std::string out;
-  while (!example.empty()) {
-    size_t end = example.find('\n');
-    std::string_view line = example.substr(0, end);
-    if (!line.starts_with("# ")) out += "    " + std::string(line) + "\n";
-    example = end == example.npos ? std::string_view() : example.substr(end + 1);
-  }
-  return out;
-}
-
 int run(const std::string &name, bool markdown) {
+  if (markdown && name.empty()) {
+    fmt::print("{}", ops::manual());
+    return kOk;
+  }
   bool found = false;
   for (ir::OpKind k : ir::all_ops()) {
     const ir::OpDef &d = ir::def(k);
     if (!name.empty() && name != d.name.s && name != d.source.s) continue;
     found = true;
-    if (markdown) {
-      fmt::print("### {}\n\n`{}`\n\n{}\n\n```\n{}```\n\n", d.name.s, d.signature.s, d.doc.s, shown(d.example.s));
-    } else if (!name.empty()) {
-      fmt::print("{}\n  {}\n\n{}\n", d.signature.s, d.doc.s, shown(d.example.s));
+    if (!name.empty()) {
+      fmt::print("{}\n  {}\n\n{}\n", d.signature.s, d.doc.s, ops::shown_example(d));
     } else {
       fmt::print("{:<16} {}\n", d.name.s, d.signature.s);
     }
@@ -47,7 +37,7 @@ void setup_ops(CLI::App &app, int &exit) {
   auto o = std::make_shared<Options>();
   CLI::App *sub = app.add_subcommand("ops", "list the ops, or explain one");
   sub->add_option("NAME", o->name, "an op");
-  sub->add_flag("--markdown", o->markdown, "the whole manual");
+  sub->add_flag("--markdown", o->markdown, "the whole manual")->excludes("NAME");
   sub->callback([o, &exit] { exit = run(o->name, o->markdown); });
 }
 

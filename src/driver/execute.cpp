@@ -131,7 +131,7 @@ Status run_interp(const ir::Function &f, LaunchData &data, const SourceManager &
   launch.function = &f;
   launch.grid = *grid;
   launch.threads = std::max(1u, std::thread::hardware_concurrency());
-  launch.print = [&](const std::string &s) { printed += s; };
+  launch.print = [&](const std::string &line) { printed += line + "\n"; };
   std::vector<std::unique_ptr<interp::Storage>> storages(f.params.size());
   for (size_t i = 0; i < f.params.size(); i++) {
     const ir::Param &p = f.params[i];

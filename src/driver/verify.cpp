@@ -56,16 +56,26 @@ static Result<std::vector<interp::Value>> call(const sema::HostFunction &h, std:
   return std::move(r.results);
 }
 
+// A compile-time parameter as a number; nothing for a type or an enum value.
+static std::optional<double> binding_number(const std::string &text) {
+  if (text == "true" || text == "false") return text == "true";
+  char *end = nullptr;
+  double v = std::strtod(text.c_str(), &end);
+  return !text.empty() && !*end ? std::optional(v) : std::nullopt;
+}
+
+// What a reference may name besides numbers and tensors: compile-time types and enum values.
+static std::vector<sema::HostArg> words_of(const ir::Function &f) {
+  std::vector<sema::HostArg> out;
+  for (const auto &[name, text] : f.bindings)
+    if (!binding_number(text)) out.push_back({.name = name, .word = text});
+  return out;
+}
+
 sema::Numbers numbers_of(const ir::Function &f, const sema::CaseSpec &c) {
   sema::Numbers out = c.numbers;
-  for (const auto &[name, text] : f.bindings) {
-    char *end = nullptr;
-    double v = std::strtod(text.c_str(), &end);
-    if (text == "true" || text == "false")
-      out.emplace(name, text == "true");
-    else if (!text.empty() && !*end)
-      out.emplace(name, v);
-  }
+  for (const auto &[name, text] : f.bindings)
+    if (auto v = binding_number(text)) out.emplace(name, *v);
   return out;
 }
 
@@ -95,7 +105,7 @@ Result<LaunchData> make_data(sema::Program &program, const ast::Check *check, co
   data.tensors.resize(f.params.size());
   sema::Numbers numbers = numbers_of(f, c);
   // Shapes first: an input may use those before it.
-  std::vector<sema::HostArg> args;
+  std::vector<sema::HostArg> args = words_of(f);
   std::vector<interp::Value> values;
   for (size_t i = 0; i < f.params.size(); i++) {
     const ir::Param &p = f.params[i];
@@ -257,7 +267,7 @@ static CaseResult run_case(sema::Program &program, const ast::Function &kernel, 
   Status ran = run_on(program, kernel, *typed, spec, o, diags, *data, out.printed, results);
   if (!ran) return fail(ran.failed());
   if (results.empty()) results.push_back(*data);
-  std::vector<sema::HostArg> args;
+  std::vector<sema::HostArg> args = words_of(*typed);
   std::vector<interp::Value> values;
   for (size_t i = 0; i < typed->params.size(); i++) {
     const ir::Param &p = typed->params[i];
@@ -294,6 +304,8 @@ static CaseResult run_case(sema::Program &program, const ast::Function &kernel, 
       Tolerance tol = tolerance_of(&check, h->outputs[k], got.dtype, diags);
       auto judge = [&](const HostTensor &t) {
         if (want.is_float()) return compare(t, want.f, tol);
+        if (is_float(t.dtype)) // a reference that counts
+          return compare(t, std::vector<double>(want.i.begin(), want.i.end()), tol);
         HostTensor expected = HostTensor::zeros(t.dtype, t.shape);
         for (int64_t j = 0; j < expected.count(); j++) expected.set_int(j, want.i[size_t(j)]);
         return compare(t, expected, tol);

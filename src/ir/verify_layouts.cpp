@@ -120,6 +120,7 @@ private:
     if (forward && *forward == to) return;
     std::optional<RegLayout> backward = r.backward ? r.backward(op, to) : std::nullopt;
     if (backward && *backward == from) return;
+    if (def(op).scratch && def(op).scratch(op) > 0) return; // goes through memory: any layouts
     faults_.add(op, "the result's layout {} does not follow from the operand's {}{}", to.to_string(), from.to_string(),
                 forward    ? "; expected " + forward->to_string()
                 : backward ? "; expected from " + backward->to_string()
@@ -137,11 +138,11 @@ private:
   void mma(const Op &op) {
     for (const char *key : {"shape", "tiling", "transposed"})
       if (!op.attrs.has(key)) return faults_.add(op, "attribute `{}` is missing", key);
+    const std::string &name = op.attrs.s("shape");
+    if (name == "fma") return equal(op, "accumulator and result", op.results, 0, op.operands, 2);
     const std::vector<int64_t> &t = op.attrs.ints("tiling");
     if (t.size() != 3 || t[0] * t[1] * t[2] != f_.warps)
       return faults_.add(op, "`tiling` is not one of {} warps", f_.warps);
-    const std::string &name = op.attrs.s("shape");
-    if (name == "fma") return equal(op, "accumulator and result", op.results, 0, op.operands, 2);
     // The instruction's A is the tile's B where the product is transposed; f32 operands are rounded to tf32.
     bool transposed = op.attrs.i("transposed") != 0;
     DType dtype = op.operand(transposed ? 1 : 0)->type.dtype;

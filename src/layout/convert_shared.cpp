@@ -187,6 +187,7 @@ SharedPlan expand_plan(const RegLayout &src, Vectors bases, int elem_log2, const
   SideQuery s = store, l = load;
   s.bases = l.bases = plan.layout.bases;
   SideShape store_shape = side_shape(s), load_shape = side_shape(l);
+  s.reader_group = std::span(load_shape.group).first(size_t(load_shape.group_bits));
   // Warps that hold the same elements get a copy each above the tile.
   Vectors extra;
   size_t copies = 0;

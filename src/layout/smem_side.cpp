@@ -217,7 +217,9 @@ SmemSide expand_side(const SideQuery &q, const SideShape &shape, std::span<const
     F2Span threads(q.regs.lane);
     for (const auto *part : {&q.regs.warp, &q.reader->lane, &q.reader->warp}) threads.insert_all(*part);
     std::vector<uint32_t> read;
-    for (int r : q.reader->live_regs()) read.push_back(threads.reduce(q.reader->reg_part(r)));
+    for (int r : q.reader->live_regs())
+      for (uint64_t i = 0; i < uint64_t(1) << q.reader_group.size(); i++) // an access with r moves all of these
+        read.push_back(threads.reduce(q.reader->reg_part(int64_t(uint32_t(r) ^ f2_apply(q.reader_group, i)))));
     std::sort(read.begin(), read.end());
     for (size_t r = 0; r < stored.size(); r++)
       if (!live[r])

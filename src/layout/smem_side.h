@@ -14,9 +14,10 @@ struct SideQuery {
   bool store = false;
   bool private_warps = false; // stores: every warp stores what it holds, also what other warps hold
   bool matrix = true;         // ldmatrix (stmatrix for stores) may be used
-  // Stores: the layout that will read. Padding in its live registers is written too, so that nothing is read that was
-  // never written.
+  // Stores: the layout that will read, and the register combos of one of its accesses (SideShape::group). Padding that
+  // these accesses touch is written too, so that nothing is read that was never written.
   const RegLayout *reader = nullptr;
+  std::span<const uint32_t> reader_group = {};
 };
 
 // The instruction and how register bits are spent. Sets of register bits ("combos") are register indices; the register

@@ -101,9 +101,10 @@ constexpr OpDef kPrint = {
     .name = "print",
     .source = "print",
     .signature = "print(format: string, values: tile...)",
-    .doc =
-        "Prints the text with each {} replaced by a value, scalars as numbers and tiles as nested lists; {{ and }} are "
-        "braces. Lines of different programs come in any order.",
+    .doc = "Prints a line: the text with each {} replaced by a value; {{ and }} are braces. The interpreter writes "
+           "tiles as "
+           "nested lists and bools as true and false; on a device a tile stands in the line by its name, its elements "
+           "follow a line each, and bools are 1 and 0. Lines of different programs come in any order.",
     .example = "let t = load(x[:, :]);\nprint(\"the largest is {}\", max(t));\n# store(y[:, :], t);",
     .effects = kControl,
     .infer = infer_print,

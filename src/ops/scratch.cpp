@@ -136,6 +136,16 @@ int64_t mma_scratch(const Op &op) {
   return op.result()->layout->num_warps() * accesses * 32 * 16;
 }
 
+int64_t reshape_scratch(const Op &op) {
+  const ir::Value *x = op.operand(0), *y = op.result();
+  if (!x->layout || !y->layout || x->layout->reshape(y->type.shape) == *y->layout ||
+      y->layout->reshape(x->type.shape) == *x->layout)
+    return 0;
+  int64_t elements = 1;
+  for (int64_t n : x->type.shape) elements *= n;
+  return elements * scratch_bytes(x->type.dtype);
+}
+
 int64_t atomic_scratch(const Op &op) {
   const ir::Value *old = op.result();
   if (old->type.is_scalar()) return scratch_bytes(old->type.dtype);

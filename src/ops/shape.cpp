@@ -1,5 +1,7 @@
 // Constants, and ops that move elements without computing: their layouts follow from the operand's.
+#include "layout/pieces.h"
 #include "ops/common.h"
+#include "ops/scratch.h"
 #include <algorithm>
 #include <numeric>
 
@@ -309,28 +311,10 @@ void interp_slice(interp::Ctx &ctx, const Op &op) {
 }
 
 Layout slice_layout(const Op &op, const RegLayout &l) {
-  auto part = l.subtile(op.attrs.ints("starts"), op.attrs.ints("sizes"));
-  return part ? Layout(std::move(part->layout)) : std::nullopt;
+  return part_layout(l, op.attrs.ints("starts"), op.attrs.ints("sizes"));
 }
-
-// The piece's layout with a register bit on top for every coordinate bit that the piece lacks; usable if taking the
-// piece out again is free.
 Layout slice_back(const Op &op, const RegLayout &l) {
-  RegLayout whole = l;
-  whole.shape = op.operand(0)->type.shape;
-  TileSpace small(l.shape), large(whole.shape);
-  auto move = [&](uint32_t &v) {
-    uint32_t out = 0;
-    for (int d = 0; d < small.rank; d++) out |= uint32_t(small.coord(v, d)) << large.shift[size_t(d)];
-    v = out;
-  };
-  for (std::vector<uint32_t> *bases : {&whole.reg, &whole.lane, &whole.warp})
-    std::for_each(bases->begin(), bases->end(), move);
-  for (int d = large.rank; d-- > 0;)
-    for (int bit = small.log2[size_t(d)]; bit < large.log2[size_t(d)]; bit++)
-      whole.reg.push_back(uint32_t(1) << (large.shift[size_t(d)] + bit));
-  Layout back = slice_layout(op, whole);
-  return back && *back == l ? Layout(std::move(whole)) : std::nullopt;
+  return whole_layout(l, op.operand(0)->type.shape, op.attrs.ints("starts"));
 }
 
 void infer_insert(InferCtx &ctx, Op &op) {
@@ -457,6 +441,7 @@ constexpr OpDef kReshape = {
     .example = "let t = load(x[:, :]);\nlet pairs = reshape(t, [M, N / 2, 2]);\nlet a = sum(pairs, axis = 2);\n"
                "# store(y[:, 0 : N / 2], a);",
     .layout = {LayoutKind::Structural, reshape_layout, reshape_back},
+    .scratch = reshape_scratch,
     .infer = infer_reshape,
     .interp = interp_reshape,
     .lower = lower_Reshape};

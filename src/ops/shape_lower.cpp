@@ -1,8 +1,9 @@
 // Constants, and ops that move elements without computing: with the layouts that the passes chose, a register of the
 // result is a register of an operand.
+#include "codegen/access.h"
 #include "codegen/convert_float.h"
-#include "codegen/lower_ctx.h"
 #include "ops/lowering.h"
+#include "ops/scratch.h"
 #include "support/check.h"
 #include <map>
 
@@ -12,6 +13,7 @@ using codegen::LowerCtx;
 using codegen::Regs;
 using ir::Op;
 using V = llvm::Value *;
+namespace nvvm = codegen::nvvm;
 
 void lower_Constant(LowerCtx &c, const Op &op) {
   DType t = op.attrs.dtype("dtype");
@@ -39,7 +41,47 @@ static void rename(LowerCtx &c, const Op &op, auto &&source) {
   c.set(op.result(), std::move(out));
 }
 
+namespace {
+// The row-major number of the element in a register, in the exact shape, and whether there is one (null: everywhere).
+struct ElementNumber {
+  V number = nullptr, inside = nullptr;
+};
+ElementNumber element_number(LowerCtx &c, const RegLayout &l, int64_t reg) {
+  ElementNumber out{c.i32(0), nullptr};
+  int64_t stride = 1;
+  for (int64_t d = int64_t(l.shape.size()); d-- > 0; stride *= l.shape[size_t(d)]) {
+    out.number = c.b.CreateAdd(out.number, c.b.CreateMul(c.coordinate(l, reg, d), c.i32(stride)));
+    out.inside = codegen::both(c, out.inside, codegen::inside_predicate(c, l, reg, d));
+  }
+  return out;
+}
+} // namespace
+
+// Every element goes to its row-major place in shared memory, and from there to whom it belongs in the other shape.
+static void reshape_through_memory(LowerCtx &c, const Op &op) {
+  const ir::Value *x = op.operand(0), *y = op.result();
+  const RegLayout &from = c.layout(x), &to = c.layout(y);
+  int64_t at = op.attrs.i("scratch_offset"), slot = scratch_bytes(x->type.dtype);
+  V owner = codegen::owner_predicate(c, from);
+  uint32_t copies = from.free_bits().reg;
+  for (int r : c.live_regs(x)) {
+    if (uint32_t(r) & copies) continue;
+    ElementNumber e = element_number(c, from, r);
+    codegen::store_slot(c, codegen::shared_address(c, at, e.number, slot), c.regs(x)[size_t(r)],
+                        codegen::both(c, owner, e.inside));
+  }
+  nvvm::bar_sync(c.b, 0);
+  Regs out = c.no_regs(y);
+  for (int r : c.live_regs(y)) {
+    ElementNumber e = element_number(c, to, r);
+    V number = e.inside ? c.b.CreateSelect(e.inside, e.number, c.i32(0)) : e.number; // padding: any element
+    out[size_t(r)] = codegen::load_slot(c, codegen::shared_address(c, at, number, slot), c.type(y->type.dtype));
+  }
+  c.set(y, std::move(out));
+}
+
 void lower_Reshape(LowerCtx &c, const Op &op) {
+  if (op.attrs.has("scratch_offset")) return reshape_through_memory(c, op);
   TKC_CHECK(c.layout(op.operand(0)).num_regs() == c.layout(op.result()).num_regs(), "reshape changes the registers");
   rename(c, op, [](int r) { return r; });
 }

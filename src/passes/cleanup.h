@@ -9,6 +9,7 @@ bool fold_constants(ir::Function &f, PassContext &context);
 bool dead_code(ir::Function &f, PassContext &context);
 bool common_subexpressions(ir::Function &f, PassContext &context);
 bool hoist_invariants(ir::Function &f, PassContext &context);
+bool widen_products(ir::Function &f, PassContext &context);
 bool fuse_product_sum(ir::Function &f, PassContext &context);
 // Sets `in_bounds`, `divisor` and `extent_divisor` of loads, stores and atomics, one entry per tensor dim.
 bool annotate_accesses(ir::Function &f, PassContext &context);

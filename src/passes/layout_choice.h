@@ -114,9 +114,6 @@ RegLayout access_layout(const ir::Op &op, DType t, const LayoutCost &cost, int64
 RegLayout within_warps(const RegLayout &like, const RegLayout &from);
 RegLayout scan_layout(const ir::Op &op, int64_t warps);
 RegLayout default_layout(const ir::Type &t, int64_t warps); // blocked, vectors of up to 16 bytes along the last dim
-// Dims in `dims` held in registers only, the others spread over lanes and warps.
-RegLayout register_axes_layout(const std::vector<int64_t> &shape, const std::vector<bool> &dims, int64_t warps);
-bool in_registers_only(const RegLayout &l, const std::vector<bool> &dims);
 
 LayoutPlan propagate_layouts(ir::Function &f, const LayoutVariables &v, LayoutCost &cost);
 

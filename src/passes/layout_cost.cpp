@@ -135,41 +135,6 @@ RegLayout scan_layout(const Op &op, int64_t warps) {
   return blocked(t.shape, order, std::max<int64_t>(1, std::min<int64_t>(n, std::max<int64_t>(4, n / 32))), warps);
 }
 
-RegLayout register_axes_layout(const std::vector<int64_t> &shape, const std::vector<bool> &dims, int64_t warps) {
-  // The other dims as a blocked tile of their own, then the given dims as registers.
-  std::vector<int64_t> rest = shape;
-  for (size_t d = 0; d < shape.size(); d++)
-    if (dims[d]) rest[d] = 1;
-  std::vector<int> order;
-  for (int d = int(shape.size()) - 1; d >= 0; d--) order.push_back(d);
-  RegLayout small = blocked(rest, order, 1, warps), out;
-  TileSpace from = small.space(), to{shape};
-  auto move = [&](uint32_t basis) {
-    uint32_t e = 0;
-    for (int d = 0; d < from.rank; d++) e |= uint32_t(from.coord(basis, d)) << to.shift[size_t(d)];
-    return e;
-  };
-  out.shape = shape;
-  for (int d = to.rank - 1; d >= 0; d--)
-    if (dims[size_t(d)])
-      for (int b = 0; b < to.log2[size_t(d)]; b++) out.reg.push_back(1u << (to.shift[size_t(d)] + b));
-  for (uint32_t b : small.reg)
-    if (b) out.reg.push_back(move(b));
-  for (uint32_t b : small.lane) out.lane.push_back(move(b));
-  for (uint32_t b : small.warp) out.warp.push_back(move(b));
-  return out;
-}
-
-bool in_registers_only(const RegLayout &l, const std::vector<bool> &dims) {
-  TileSpace s = l.space();
-  for (int d = 0; d < s.rank; d++) {
-    if (!dims[size_t(d)]) continue;
-    BitMasks m = l.axis_bits(d);
-    if (m.lane || m.warp || !l.is_separable(d)) return false;
-  }
-  return true;
-}
-
 Work LayoutCost::access(const Op &op, const RegLayout &l, DType t, bool store) {
   auto [it, fresh] = accesses_[&op].try_emplace(l);
   if (fresh) it->second = access_work(op, l, t, store);

@@ -10,6 +10,7 @@ bool lower_conversions(ir::Function &f, PassContext &context);
 bool pair_products(ir::Function &f, PassContext &context);
 bool allocate_shared(ir::Function &f, PassContext &context);
 bool place_barriers(ir::Function &f, PassContext &context);
+bool order_memory(ir::Function &f, PassContext &context);
 
 // Every pass in order.
 std::vector<Pass> pipeline();

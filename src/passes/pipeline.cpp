@@ -29,6 +29,7 @@ std::vector<Pass> pipeline() {
   return {
       // Sema emits naive code: fold first, so that the others see constants and few ops.
       {"fold_constants", "constants and identities", fold_constants},
+      {"widen_products", "fp8 products in f16 where tensor cores have no fp8", widen_products},
       {"common_subexpressions", "equal pure ops once", common_subexpressions},
       {"fuse_product_sum", "mma(a, b) + c becomes mma(a, b, c)", fuse_product_sum},
       {"hoist_invariants", "what a loop does not change, before it", hoist_invariants},
@@ -47,6 +48,9 @@ std::vector<Pass> pipeline() {
       {"allocate_shared", "offsets in shared memory", allocate_shared, std::nullopt, false},
       // Needs the offsets: two buffers conflict where their bytes do.
       {"place_barriers", "order accesses of different warps", place_barriers, ir::Stage::allocated, false},
+      // Last: it counts the barriers that are there already.
+      {"order_memory", "order accesses of different threads to tensors that are written", order_memory, std::nullopt,
+       false},
   };
 }
 

@@ -7,6 +7,7 @@
 // made in any layout at no cost (iota, broadcasts, and pointwise ops of nothing else) wait until their first user
 // tells. Limits: one home per value; a second layout is a conversion at the use (apply_layouts shares equal ones).
 #include "ir/op_def.h"
+#include "layout/pieces.h"
 #include "passes/layout_choice.h"
 #include <algorithm>
 #include <cmath>
@@ -42,6 +43,16 @@ public:
 
   LayoutPlan run() {
     scalar_ = replicated({}, vars_.warps);
+    // References into both tables live across calls: their size is final now.
+    int64_t last = 0;
+    for (const Value *v : f_.body->args) last = std::max(last, v->id);
+    ir::walk(f_.body, [&](const Op *op) {
+      for (const Value *v : op->results) last = std::max(last, v->id);
+      for (const Block *b : op->regions)
+        for (const Value *v : b->args) last = std::max(last, v->id);
+    });
+    plan_.home.resize(size_t(last) + 1);
+    wishes_.resize(size_t(last) + 1);
     wish_block(f_.body, 1);
     for (Value *v : f_.body->args)
       if (v->type.is_tile()) set(v, scalar_);
@@ -57,11 +68,7 @@ public:
 
 private:
   // ---- homes
-  std::optional<RegLayout> &home(const Value *v) {
-    size_t id = size_t(v->id);
-    if (plan_.home.size() <= id) plan_.home.resize(id + 64);
-    return plan_.home[id];
-  }
+  std::optional<RegLayout> &home(const Value *v) { return plan_.home[size_t(v->id)]; }
   void set(const Value *v, RegLayout l) { home(v) = std::move(l); }
 
   RegLayout default_layout(const Value *v) const { return passes::default_layout(v->type, vars_.warps); }
@@ -71,11 +78,7 @@ private:
     RegLayout layout;
     double weight;
   };
-  std::optional<Wish> &wish(const Value *v) {
-    size_t id = size_t(v->id);
-    if (wishes_.size() <= id) wishes_.resize(id + 64);
-    return wishes_[id];
-  }
+  std::optional<Wish> &wish(const Value *v) { return wishes_[size_t(v->id)]; }
   void wish_for(const Value *v, const RegLayout &l, double weight) {
     if (!is_tile(v) || l.shape != v->type.shape) return;
     auto &w = wish(v);
@@ -383,7 +386,9 @@ private:
     set(op->result(), p.acc);
   }
 
-  // Result of slice, insert, concat: the changed dims sit in registers unless the piece is a sub-tile of the registers.
+  // A part is registers of the whole. Where the whole's layout does not allow that, it is converted: to the part's
+  // layout with further register bits if the part begins at a multiple of its extent, else so that the dims in which
+  // they differ are held in registers altogether.
   std::vector<bool> changed_dims(const std::vector<int64_t> &a, const std::vector<int64_t> &b) const {
     std::vector<bool> out;
     for (size_t d = 0; d < a.size(); d++) out.push_back(a[d] != b[d]);
@@ -391,61 +396,78 @@ private:
   }
 
   void slice(Op *op) {
-    const Value *x = op->operand(0);
-    const RegLayout &l = settled(op, 0);
+    const Value *x = op->operand(0), *r = op->result();
+    RegLayout l = settled(op, 0);
     const auto &starts = op->attrs.ints("starts"), &sizes = op->attrs.ints("sizes");
+    if (auto part = part_layout(l, starts, sizes)) return set(r, *part);
+    RegLayout part = wish(r) ? wish(r)->layout : default_layout(r);
+    if (auto whole = whole_layout(part, x->type.shape, starts)) {
+      require(op, 0, *whole);
+      return set(r, part);
+    }
     std::vector<bool> dims = changed_dims(x->type.shape, sizes);
-    if (auto part = l.subtile(starts, sizes)) return set(op->result(), part->layout);
-    RegLayout whole = in_registers_only(l, dims) ? l : register_axes_layout(x->type.shape, dims, vars_.warps);
+    RegLayout whole = register_axes_layout(x->type.shape, dims, vars_.warps);
     require(op, 0, whole);
-    set(op->result(), with_register_axes(whole, sizes, dims));
+    set(r, with_register_axes(whole, sizes, dims));
   }
 
   void insert(Op *op) {
     const Value *x = op->operand(0), *y = op->operand(1);
     const auto &starts = op->attrs.ints("starts");
-    std::vector<bool> dims = changed_dims(x->type.shape, y->type.shape);
-    const RegLayout &l = settled(op, 0);
-    if (auto part = l.subtile(starts, y->type.shape)) {
-      RegLayout whole = l;
-      require(op, 1, part->layout);
-      return set(op->result(), whole);
+    RegLayout whole = settled(op, 0);
+    auto part = part_layout(whole, starts, y->type.shape);
+    if (!part) {
+      RegLayout small = !waiting(y) ? *home(y) : wish(y) ? wish(y)->layout : default_layout(y);
+      if (auto large = whole_layout(small, x->type.shape, starts)) {
+        whole = *large;
+        part = small;
+      } else {
+        std::vector<bool> dims = changed_dims(x->type.shape, y->type.shape);
+        whole = register_axes_layout(x->type.shape, dims, vars_.warps);
+        part = with_register_axes(whole, y->type.shape, dims);
+      }
+      require(op, 0, whole);
     }
-    RegLayout whole = in_registers_only(l, dims) ? l : register_axes_layout(x->type.shape, dims, vars_.warps);
-    require(op, 0, whole);
-    require(op, 1, with_register_axes(whole, y->type.shape, dims));
+    require(op, 1, *part);
     set(op->result(), whole);
   }
 
   void concat(Op *op) {
-    std::vector<bool> dims(op->result()->type.shape.size(), false);
-    dims[size_t(op->attrs.i("axis"))] = true;
-    RegLayout whole = register_axes_layout(op->result()->type.shape, dims, vars_.warps);
-    for (size_t i = 0; i < op->operands.size(); i++)
-      require(op, i, with_register_axes(whole, op->operand(i)->type.shape, dims));
-    set(op->result(), whole);
-  }
-
-  // The layout of a tile that differs from `whole` only in extents of dims held in registers.
-  RegLayout with_register_axes(const RegLayout &whole, const std::vector<int64_t> &shape,
-                               const std::vector<bool> &dims) const {
-    TileSpace from = whole.space(), to{shape};
-    auto move = [&](uint32_t basis) {
-      uint32_t out = 0;
-      for (int d = 0; d < from.rank; d++)
-        if (!dims[size_t(d)]) out |= uint32_t(from.coord(basis, d)) << to.shift[size_t(d)];
-      return out;
+    const Value *r = op->result();
+    int axis = int(op->attrs.i("axis"));
+    auto count = int64_t(op->operands.size());
+    // The layouts of the operands, if each is a part of `whole`.
+    auto parts_of = [&](const RegLayout &whole) {
+      std::vector<RegLayout> parts;
+      std::vector<int64_t> start(whole.shape.size(), 0);
+      for (const Value *v : op->operands) {
+        auto part = part_layout(whole, start, v->type.shape);
+        if (!part) return std::vector<RegLayout>();
+        parts.push_back(std::move(*part));
+        start[size_t(axis)] += v->type.shape[size_t(axis)];
+      }
+      return parts;
     };
-    RegLayout out;
-    out.shape = shape;
-    for (uint32_t b : whole.lane) out.lane.push_back(move(b));
-    for (uint32_t b : whole.warp) out.warp.push_back(move(b));
-    for (uint32_t b : whole.reg)
-      if (uint32_t m = move(b)) out.reg.push_back(m);
-    for (int d = from.rank - 1; d >= 0; d--)
-      if (dims[size_t(d)])
-        for (int bit = 0; bit < to.log2[size_t(d)]; bit++) out.reg.push_back(1u << (to.shift[size_t(d)] + bit));
-    return out;
+    std::optional<RegLayout> whole;
+    std::vector<RegLayout> parts;
+    if (wish(r)) parts = parts_of(*(whole = wish(r)->layout));
+    bool equal = count > 1 && (count & (count - 1)) == 0;
+    for (const Value *v : op->operands) equal &= v->type.shape == op->operand(0)->type.shape;
+    if (parts.empty() && equal) {
+      const Value *first = op->operand(0);
+      for (const Value *v : op->operands)
+        if (waiting(first) && !waiting(v)) first = v;
+      whole = (waiting(first) ? default_layout(first) : *home(first)).stack(axis, count);
+      if (whole) parts = parts_of(*whole);
+    }
+    if (parts.empty()) {
+      std::vector<bool> dims(r->type.shape.size(), false);
+      dims[size_t(axis)] = true;
+      whole = register_axes_layout(r->type.shape, dims, vars_.warps);
+      for (const Value *v : op->operands) parts.push_back(with_register_axes(*whole, v->type.shape, dims));
+    }
+    for (size_t i = 0; i < parts.size(); i++) require(op, i, parts[i]);
+    set(r, *whole);
   }
 
   void loop(Op *op) {
@@ -605,6 +627,10 @@ private:
         from = default_layout(op->operand(0));
         l = d.layout.forward ? d.layout.forward(*op, from) : std::nullopt;
         if (l) require(op, 0, from);
+      }
+      if (!l && d.scratch) { // through memory, from any layout to any
+        settled(op, 0);
+        l = wish(r) ? wish(r)->layout : default_layout(r);
       }
       if (!l) {
         plan_.problem = fmt::format("`{}` of {} to {}: the extents are not powers of two where they are split",

@@ -16,11 +16,13 @@ SV Elaborator::call(const ast::Expr &e) {
   bool handled = false;
   SV out = builtin(e, handled);
   if (handled) return out;
-  if (auto it = file_->functions.find(e.text); it != file_->functions.end())
+  std::vector<OpKind> kinds = ir::find_source_ops(e.text);
+  // A kernel is not called, so one that is named like an op does not hide it.
+  if (auto it = file_->functions.find(e.text);
+      it != file_->functions.end() && (kinds.empty() || it->second.first->kind != ast::FunctionKind::Kernel))
     return call_function(*it->second.first, it->second.second, e);
   if (auto t = parse_dtype(e.text)) return cast(*t, e);
   if (Var *v = lookup(e.text); v && v->value.is(Kind::DType)) return cast(v->value.dtype, e);
-  std::vector<OpKind> kinds = ir::find_source_ops(e.text);
   if (!kinds.empty()) return call_op(kinds, e);
   std::vector<std::string> names = visible_names();
   for (OpKind k : ir::all_ops()) names.emplace_back(ir::def(k).source.s);

@@ -174,7 +174,7 @@ SV Elaborator::apply_op(OpKind kind, const ast::Expr &e, std::vector<const ast::
         else
           attrs.set(p.name, *t);
       } else if (auto t = parse_dtype(p.default_text)) {
-        attrs.set(p.name, *t);
+        attrs.set(p.name, reference() && *t == DType::I32 ? DType::I64 : *t);
       }
       break;
     }

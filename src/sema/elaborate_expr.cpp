@@ -56,7 +56,7 @@ ir::Value *Elaborator::value(const SV &v, std::optional<DType> want) {
   switch (v.kind) {
   case Kind::Value: return v.v;
   case Kind::Int: {
-    DType t = want.value_or(v.i == int32_t(v.i) ? DType::I32 : DType::I64);
+    DType t = want.value_or(v.i == int32_t(v.i) && !reference() ? DType::I32 : DType::I64);
     if (is_float(t)) return b_.constant(t, double(v.i), v.loc);
     if (is_bool(t)) break;
     bool fits = t == DType::U64 ? v.i >= 0 : wrap_to(t, v.i) == v.i;

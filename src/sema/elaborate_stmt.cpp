@@ -351,8 +351,8 @@ void Elaborator::for_stmt(const ast::Stmt &s) {
     }
     return;
   }
-  // The induction variable is i32, or i64 if a bound is.
-  DType t = DType::I32;
+  // The induction variable is i32, or i64 in a reference or if a bound is.
+  DType t = reference() ? DType::I64 : DType::I32;
   for (const SV *x : {&lo, &hi, &step}) {
     if (x->is(Kind::Value) && (!x->v->type.is_scalar() || !is_integer(x->v->type.dtype))) {
       error(s.value->loc, DiagKind::not_uniform, "a loop bound", "integer", x->describe());

@@ -1,5 +1,6 @@
 #include "sema/instance.h"
 #include "ir/target.h"
+#include <algorithm>
 #include <cmath>
 
 namespace tkc::sema {
@@ -43,6 +44,15 @@ std::string setting_text(const SV &v) {
   }
 }
 
+// The names in an expression, in order.
+void used_names(const ast::Expr &e, std::vector<std::string> &out) {
+  if (e.kind == ast::ExprKind::Name) out.push_back(e.text);
+  for (const ast::ExprPtr &x : e.operands)
+    if (x) used_names(*x, out);
+  for (const auto *list : {&e.generics, &e.args})
+    for (const ast::Arg &a : *list) used_names(*a.value, out);
+}
+
 class KernelInstance {
 public:
   KernelInstance(Program &program, const ast::Function &ast, const InstanceSpec &spec, const ir::Target *target,
@@ -83,13 +93,17 @@ private:
   }
 
   bool declare_params() {
-    // Plain names in extents that mean nothing else are run-time sizes.
+    // Names in extents that mean nothing else are run-time sizes.
     for (const ast::Param &p : ast_.params)
       if (p.type && p.type->kind == ast::TypeKind::Tensor)
-        for (const ast::ExprPtr &d : p.type->dims)
-          if (d->kind == ast::ExprKind::Name && !e_.lookup(d->text) && !program_.root().consts.count(d->text) &&
-              e_.size_symbols.insert(d->text).second)
-            fn_->sizes.push_back(d->text);
+        for (const ast::ExprPtr &d : p.type->dims) {
+          std::vector<std::string> names;
+          used_names(*d, names);
+          for (const std::string &n : names)
+            if (!e_.lookup(n) && !program_.root().consts.count(n) && !parameter_named(n) &&
+                e_.size_symbols.insert(n).second)
+              fn_->sizes.push_back(n);
+        }
     for (const ast::Param &p : ast_.params)
       if (p.type && p.type->kind == ast::TypeKind::Named)
         if (auto t = parse_dtype(p.type->name.text); t && is_integer(*t)) e_.size_symbols.insert(p.name.text);
@@ -120,6 +134,11 @@ private:
     v->block = fn_->body;
     v->index = int64_t(fn_->body->args.size());
     fn_->body->args.push_back(v);
+  }
+
+  bool parameter_named(const std::string &name) const {
+    return std::any_of(ast_.params.begin(), ast_.params.end(),
+                       [&](const ast::Param &p) { return p.name.text == name; });
   }
 
   bool declare(const ast::Param &p) {
@@ -155,6 +174,11 @@ private:
     }
     auto dtype = e_.dtype_of(p.type->element);
     if (!dtype) return false;
+    if (dtype_bits(*dtype) < 8) { // two elements share a byte, which no two threads can write
+      diags_.report(p.type->element.loc, DiagKind::wrong_parameter_type, out.name, "kernel",
+                    fmt::format("a tensor of whole bytes: pass packed {} as u8", dtype_name(*dtype)));
+      return false;
+    }
     std::vector<int64_t> shape;
     for (const ast::ExprPtr &d : p.type->dims) {
       auto s = e_.size(*d);
@@ -257,7 +281,14 @@ public:
                                                             : SV::make_float(v, check.kernel.loc);
       e->define({name, check.kernel.loc}, number);
     }
+    const ast::Function *kernel = program.find(check.kernel.text, ast::FunctionKind::Kernel);
     for (const HostArg &a : args) {
+      if (!a.word.empty()) {
+        for (const ast::GenericParam &g : kernel->generics)
+          if (g.name.text == a.name)
+            e->define({a.name, check.kernel.loc}, parse_setting(g, a.word, program.root(), diags));
+        continue;
+      }
       if (a.absent) {
         e->define({a.name, check.kernel.loc}, SV::make(Kind::Absent, check.kernel.loc, [&](SV &s) { s.s = a.name; }));
         continue;
@@ -273,8 +304,21 @@ public:
       e->define({a.name, check.kernel.loc}, SV::make_value(v, check.kernel.loc));
     }
   }
-  void lets(const ast::Check &check) {
-    for (const ast::StmtPtr &s : check.lets) {
+  // Those `let`s of the block that an expression needs: one may speak of tensors that do not exist yet for another.
+  void lets(const ast::Check &check, const ast::Expr &needed_by) {
+    std::vector<std::string> names;
+    used_names(needed_by, names);
+    std::vector<const ast::Stmt *> wanted;
+    for (size_t i = check.lets.size(); i-- > 0;) {
+      const ast::Stmt &s = *check.lets[i];
+      bool used = std::any_of(s.targets.begin(), s.targets.end(), [&](const ast::Name &n) {
+        return std::find(names.begin(), names.end(), n.text) != names.end();
+      });
+      if (!used || !evaluated_.insert(&s).second) continue;
+      used_names(*s.value, names);
+      wanted.insert(wanted.begin(), &s);
+    }
+    for (const ast::Stmt *s : wanted) {
       SV v = e->expr(*s->value);
       if (s->targets.size() == 1)
         e->define(s->targets[0], v);
@@ -289,6 +333,9 @@ public:
   }
   HostFunction out;
   std::unique_ptr<Elaborator> e;
+
+private:
+  std::set<const ast::Stmt *> evaluated_;
 };
 
 } // namespace
@@ -358,7 +405,7 @@ std::optional<HostFunction> build_input(Program &program, const ast::Check &chec
   int64_t errors = diags.error_count();
   HostBuilder h(program, check, numbers, args, diags);
   h.e->collect_generators(&h.out.generators, result.shape, result.dtype);
-  h.lets(check);
+  h.lets(check, *input.value);
   SV v = h.e->expr(*input.value);
   if (v.is_poison()) return std::nullopt;
   ir::Value *x = h.e->value(v, result.dtype);
@@ -379,7 +426,7 @@ std::optional<HostFunction> build_expected(Program &program, const ast::Check &c
                                            Diagnostics &diags) {
   int64_t errors = diags.error_count();
   HostBuilder h(program, check, numbers, args, diags);
-  h.lets(check);
+  h.lets(check, *binding.value);
   SV v = h.e->expr(*binding.value);
   if (v.is_poison()) return std::nullopt;
   std::vector<SV> values = v.is(Kind::Tuple) ? v.elements : std::vector<SV>{v};
@@ -399,8 +446,8 @@ std::map<std::string, double> evaluate_counts(Program &program, const ast::Check
                                               Diagnostics &diags) {
   std::map<std::string, double> out;
   HostBuilder h(program, check, numbers, {}, diags);
-  h.lets(check);
   for (const ast::Binding &b : check.bindings) {
+    h.lets(check, *b.value);
     SV v = h.e->expr(*b.value);
     if (v.is_poison()) continue;
     if (!v.is_number() || b.targets.size() != 1) {

@@ -31,6 +31,7 @@ struct HostArg {
   DType dtype = DType::F64; // f64, i64 or bool
   std::vector<int64_t> shape;
   bool absent = false; // an optional tensor that the case does not have: no argument, but `has` knows the name
+  std::string word;    // text of a compile-time parameter that is a type or an enum value: no argument either
 };
 struct HostFunction {
   std::unique_ptr<ir::Function> fn;

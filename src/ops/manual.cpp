@@ -1,0 +1,84 @@
+#include "ops/manual.h"
+#include <fmt/format.h>
+#include <map>
+
+namespace tkc::ops {
+
+namespace {
+
+const char *family_of(ir::OpKind kind) {
+  switch (kind) {
+#define TKC_OP(kind, family)                                                                                           \
+  case ir::OpKind::kind:                                                                                               \
+    return #family;
+#include "ir/ops.def"
+#undef TKC_OP
+  }
+  return "";
+}
+
+struct Section {
+  const char *title, *text;
+};
+const std::map<std::string, Section> kSections = {
+    {"shape", {"Making and reshaping tiles", ""}},
+    {"elementwise",
+     {"Elementwise", "Each element by itself. Operands of one dtype; shapes broadcast as in numpy. Floats are rounded "
+                     "once to the dtype of the operands."}},
+    {"reduce", {"Reductions", ""}},
+    {"scan", {"Scans", ""}},
+    {"mma", {"Matrix products", ""}},
+    {"memory", {"Memory", ""}},
+    {"atomic", {"Atomic updates", "Relaxed, at the scope of the GPU. Indices, tails and masks are those of `store`."}},
+    {"control", {"The grid and control flow", ""}},
+    {"debug", {"Looking at a running program", ""}},
+    {"inline_ptx", {"PTX by hand", ""}},
+    {"convert", {"Made by passes", "Not written in source text; they appear in dumps of the IR."}},
+};
+
+std::string entry(const ir::OpDef &d) {
+  std::string out = fmt::format("### {}\n\n`{}`\n\n{}\n", d.name.s, d.signature.s, d.doc.s);
+  if (d.min_sm > 80) out += fmt::format("\nNeeds sm_{}.\n", d.min_sm);
+  return out + fmt::format("\n```\n{}```\n\n", shown_example(d));
+}
+
+} // namespace
+
+std::string shown_example(const ir::OpDef &d) {
+  std::string out;
+  std::string_view rest = d.example.s;
+  while (!rest.empty()) {
+    size_t end = rest.find('\n');
+    std::string_view line = rest.substr(0, end);
+    if (!line.starts_with("# ")) out += std::string(line) + "\n";
+    rest = end == rest.npos ? std::string_view() : rest.substr(end + 1);
+  }
+  return out;
+}
+
+std::string manual() {
+  std::string out = "# The ops of the tile language\n\n"
+                    "Made by `tkc ops --markdown` from the definitions in this folder (a test compares). The language "
+                    "around them is in `grammar/README.md`.\n\n"
+                    "A signature names the parameters in order. `tile` is a tile or a scalar, `scalar` a value of rank "
+                    "0, `view` an indexed tensor such as `x[i, :]`; the other kinds are compile-time. `tile?` and `= "
+                    "value` mark what may be left out, `...` any number. Examples are parts of a kernel body with "
+                    "tensors x and y.\n\n";
+  std::vector<std::string> order;
+  std::map<std::string, std::string> text;
+  for (ir::OpKind k : ir::all_ops()) {
+    std::string family = family_of(k);
+    if (!text.count(family)) order.push_back(family);
+    text[family] += entry(ir::def(k));
+  }
+  for (const std::string &family : order) {
+    const Section &s = kSections.at(family);
+    out += fmt::format("## {}\n\n", s.title);
+    if (*s.text) out += std::string(s.text) + "\n\n";
+    out += text[family];
+  }
+  while (out.ends_with("\n\n")) out.pop_back();
+  return out;
+}
+
+} // namespace tkc::ops
