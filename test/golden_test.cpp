@@ -4,8 +4,8 @@
 //
 // A full run also checks that every kind of diagnostic occurs and that every sample has a golden.
 #include "golden/render.h"
-#include "support/diagnostics.h"
 #include "runtime/file_io.h"
+#include "support/diagnostics.h"
 #include <algorithm>
 #include <csignal>
 #include <cstring>
@@ -26,10 +26,11 @@ constexpr Family kFamilies[] = {{"diagnostics", render_diagnostics}, {"sema", re
                                 {"passes", render_passes},           {"ptx", render_ptx},
                                 {"samples", render_samples},         {"cli", render_cli}};
 
-std::string current; // FAMILY/NAME, for a run that ends in an abort
-void on_abort(int) {
-  std::string text = "golden " + current + ": aborted\n";
-  [[maybe_unused]] auto n = ::write(2, text.data(), text.size());
+std::string current; // FAMILY/NAME, for a run that ends in a crash
+void on_crash(int signal) {
+  std::string text = fmt::format("FAILED {}: the compiler crashed (signal {})\n", current, signal);
+  [[maybe_unused]] auto n = ::write(1, text.data(), text.size());
+  ::_exit(1);
 }
 
 struct Count {
@@ -67,9 +68,8 @@ private:
 
   void one(const Family &family, const fs::path &path) {
     std::string name = fmt::format("{}/{}", family.name, path.filename().string());
-    bool chosen = parts_.empty() || std::any_of(parts_.begin(), parts_.end(), [&](const std::string &p) {
-                    return name.find(p) != name.npos;
-                  });
+    bool chosen = parts_.empty() || std::any_of(parts_.begin(), parts_.end(),
+                                                [&](const std::string &p) { return name.find(p) != name.npos; });
     if (!chosen) return;
     current = name;
     std::string problem;
@@ -107,7 +107,8 @@ private:
       if (!kinds_.count(kind)) fail("diagnostics", fmt::format("no case produces [{}]", kind));
     }
     for (const fs::directory_entry &e : fs::directory_iterator(fs::path(TKC_SOURCE_DIR) / "samples"))
-      if (std::string s = "samples/" + e.path().filename().string(); e.path().extension() == ".tk" && !samples_.count(s))
+      if (std::string s = "samples/" + e.path().filename().string();
+          e.path().extension() == ".tk" && !samples_.count(s))
         fail("samples", fmt::format("{} has no golden", s));
   }
 
@@ -132,6 +133,7 @@ int main(int argc, char **argv) {
       parts.push_back(argv[i]);
     }
   }
-  std::signal(SIGABRT, on_abort);
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  for (int signal : {SIGABRT, SIGFPE, SIGSEGV, SIGBUS, SIGILL}) std::signal(signal, on_crash);
   return Run(update, std::move(parts)).all();
 }

@@ -40,6 +40,7 @@ std::vector<Pass> pipeline() {
       // layout, and only conversions inside a warp are left as convert_layout.
       {"infer_layouts", "layouts by cost: products, loads, loop-carried tiles", infer_layouts, ir::Stage::laid_out,
        false},
+      {"check_registers", "tiles that no thread has the registers for", check_registers, std::nullopt, false},
       // Loads of loops run ahead of their iteration through rings in shared memory.
       {"pipeline_loops", "loads of a loop go through a ring", pipeline_loops},
       {"pair_products", "independent products side by side", pair_products},

@@ -65,6 +65,9 @@ private:
   int64_t errors_ = 0;
 };
 
+// "1 name", "3 names"
+std::string counted(int64_t n, const char *noun);
+
 // The candidate nearest to `name` by edit distance, or "" if none is near: "did you mean `x`?"
 std::string nearest_name(const std::string &name, const std::vector<std::string> &candidates);
 

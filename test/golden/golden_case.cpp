@@ -114,7 +114,8 @@ std::string difference(const std::string &expected, const std::string &found, si
     std::vector<std::vector<uint32_t>> common(n + 1, std::vector<uint32_t>(m + 1, 0));
     for (size_t i = n; i-- > 0;)
       for (size_t j = m; j-- > 0;)
-        common[i][j] = a[head + i] == b[head + j] ? common[i + 1][j + 1] + 1 : std::max(common[i + 1][j], common[i][j + 1]);
+        common[i][j] =
+            a[head + i] == b[head + j] ? common[i + 1][j + 1] + 1 : std::max(common[i + 1][j], common[i][j + 1]);
     for (size_t i = 0, j = 0; i < n || j < m;) {
       if (i < n && j < m && a[head + i] == b[head + j]) {
         edits.push_back({' ', a[head + i]});

@@ -36,8 +36,10 @@ std::vector<PtxEntry> ptx_entries(const std::string &ptx) {
     }
     if (done || line.empty()) continue;
     if (!inside) { // the parameters and the directives of the entry
-      if (line == "{") inside = true, depth = 1;
-      else if (line[0] == '.' && line.rfind(".param", 0) != 0) out.back().lines.push_back(line);
+      if (line == "{")
+        inside = true, depth = 1;
+      else if (line[0] == '.' && line.rfind(".param", 0) != 0)
+        out.back().lines.push_back(line);
       continue;
     }
     for (char ch : line) depth += ch == '{' ? 1 : ch == '}' ? -1 : 0;

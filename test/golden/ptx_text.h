@@ -6,8 +6,8 @@
 
 namespace tkc::golden {
 
-// One entry of a module. Lines: instructions, labels as `$name:`, declarations of shared memory; registers' declarations,
-// comments and debugging lines are left out.
+// One entry of a module. Lines: instructions, labels as `$name:`, declarations of shared memory; registers'
+// declarations, comments and debugging lines are left out.
 struct PtxEntry {
   std::string name;
   std::vector<std::string> lines;

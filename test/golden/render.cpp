@@ -159,9 +159,8 @@ Outcome render_sema(const Case &c) {
         out.problems.push_back("the verifier rejects the IR: " + faults[0]);
       for (const std::string &line : lines_of(ir::print(*fn))) {
         std::vector<std::string> only = c.all("only");
-        bool shown = only.empty() || std::any_of(only.begin(), only.end(), [&](const std::string &w) {
-                       return line.find(w) != line.npos;
-                     });
+        bool shown = only.empty() || std::any_of(only.begin(), only.end(),
+                                                 [&](const std::string &w) { return line.find(w) != line.npos; });
         if (shown) out.text += line + "\n";
       }
     }
@@ -325,7 +324,8 @@ static std::string shown_loop(const std::vector<std::string> &loop, size_t most)
   std::vector<std::string> lines = renumbered(loop);
   if (lines.size() <= most) return indented(lines);
   constexpr size_t kTail = 6;
-  std::vector<std::string> first(lines.begin(), lines.begin() + long(most - kTail)), last(lines.end() - kTail, lines.end());
+  std::vector<std::string> first(lines.begin(), lines.begin() + long(most - kTail)),
+      last(lines.end() - kTail, lines.end());
   return fmt::format("{}  ... {} more\n{}", indented(first), lines.size() - most, indented(last));
 }
 
@@ -352,8 +352,8 @@ Outcome render_samples(const Case &c) {
       }
       if (all.empty()) continue;
       out.text += fmt::format("kernel {}\n{}", k->name.text, grouped(targets, loops));
-      bool long_loop = std::any_of(loops.begin(), loops.end(),
-                                   [](const std::string &s) { return s.find("\n  ... ") != s.npos; });
+      bool long_loop =
+          std::any_of(loops.begin(), loops.end(), [](const std::string &s) { return s.find("\n  ... ") != s.npos; });
       if (long_loop) out.text += "== in the loop\n" + table(titles, loop_counts);
       out.text += "== in all\n" + table(titles, all);
     }

@@ -19,7 +19,8 @@ using Render = Outcome (*)(const Case &);
 // diagnostics: every message of compiling all kernels of the file for `target` (sm_120), with -P `param`s, and, where
 // there are none, of its verify cases on the interpreter. The JSON form must say the same.
 Outcome render_diagnostics(const Case &c);
-// sema: the typed IR of every kernel; with `absent NAME` without that tensor. `only WORD` shows the ops that contain it.
+// sema: the typed IR of every kernel; with `absent NAME` without that tensor. `only WORD` shows the ops that contain
+// it.
 Outcome render_sema(const Case &c);
 // passes: what the pass `pass` changes in the IR that reaches it, as a difference.
 Outcome render_passes(const Case &c);
