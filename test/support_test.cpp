@@ -1,3 +1,4 @@
+#include "support/diag_kinds.h"
 #include "support/diagnostics.h"
 #include "support/dtype.h"
 #include "support/json.h"

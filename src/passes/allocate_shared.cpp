@@ -9,6 +9,9 @@
 #include "ir/op_def.h"
 #include "passes/passes.h"
 #include "passes/shared_buffers.h"
+#include "support/diag_kinds.h"
+#include <algorithm>
+#include <map>
 
 namespace tkc::passes {
 

@@ -5,6 +5,7 @@
 // one time is counted: each tile, and the tiles that a loop carries together.
 #include "ir/op_def.h"
 #include "passes/passes.h"
+#include "support/diag_kinds.h"
 #include <unordered_set>
 
 namespace tkc::passes {

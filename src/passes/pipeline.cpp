@@ -4,6 +4,7 @@
 #include "passes/layout_choice.h"
 #include "passes/passes.h"
 #include "passes/schedule_loops.h"
+#include "support/diag_kinds.h"
 
 namespace tkc::passes {
 

@@ -1,4 +1,5 @@
 #include "sema/check_blocks.h"
+#include "support/diag_kinds.h"
 #include "syntax/walk_ast.h"
 #include <set>
 

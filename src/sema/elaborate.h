@@ -5,6 +5,7 @@
 #include "ir/builder.h"
 #include "sema/program.h"
 #include "sema/value.h"
+#include "support/diag_kinds.h"
 #include <map>
 #include <set>
 

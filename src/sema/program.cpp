@@ -1,6 +1,7 @@
 #include "sema/program.h"
 #include "sema/check_blocks.h"
 #include "sema/stdlib.h"
+#include "support/diag_kinds.h"
 #include "syntax/parse.h"
 #include <algorithm>
 #include <filesystem>

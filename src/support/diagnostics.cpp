@@ -1,4 +1,5 @@
 #include "support/diagnostics.h"
+#include "support/diag_kinds.h"
 #include "support/json.h"
 #include <algorithm>
 

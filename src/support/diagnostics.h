@@ -11,11 +11,7 @@ namespace tkc {
 
 enum class Severity : uint8_t { Error, Warning, Remark, Note };
 
-enum class DiagKind : uint16_t {
-#define TKC_DIAG(kind, severity, text) kind,
-#include "support/diagnostics.def"
-#undef TKC_DIAG
-};
+enum class DiagKind : uint16_t; // support/diag_kinds.h: a new kind concerns those who report, not all of the compiler
 
 struct DiagInfo {
   const char *name; // kebab-case, as printed in brackets

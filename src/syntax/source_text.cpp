@@ -1,4 +1,5 @@
 #include "syntax/source_text.h"
+#include "support/diag_kinds.h"
 #include "syntax/parse.h"
 #include <cerrno>
 #include <cstdio>
