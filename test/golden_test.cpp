@@ -2,8 +2,9 @@
 //
 //   golden_test [--update] [PART...]     all cases, or those with one of the parts in FAMILY/NAME
 //
-// A full run also checks that every kind of diagnostic occurs and that every sample has a golden.
+// A full run also checks that every kind of diagnostic and every op occurs, and that every sample has a golden.
 #include "golden/render.h"
+#include "ir/op_def.h"
 #include "runtime/file_io.h"
 #include "support/diagnostics.h"
 #include <algorithm>
@@ -78,9 +79,11 @@ private:
     for (const std::string &s : c->all("sample")) samples_.insert(s);
     Outcome out = family.render(*c);
     kinds_.insert(out.kinds.begin(), out.kinds.end());
+    ops_.insert(out.ops.begin(), out.ops.end());
     count_.assembled += out.assembled;
     count_.not_assembled += out.not_assembled;
     for (const std::string &p : out.problems) fail(name, p);
+    for (const std::string &k : out.known) fmt::print("known: {}: {}\n", name, k);
     if (!out.problems.empty()) return;
     if (out.failed != c->fails())
       return fail(name, (out.failed ? "ends in an error, but its name does not start with `fail_`:\n"
@@ -106,6 +109,13 @@ private:
       std::replace(kind.begin(), kind.end(), '_', '-');
       if (!kinds_.count(kind)) fail("diagnostics", fmt::format("no case produces [{}]", kind));
     }
+    using K = ir::OpKind;
+    // Of references, or made by passes.
+    const std::set<K> others = {K::DynSlice,     K::DynUpdate,   K::ConvertLayout,
+                                K::ScratchStore, K::ScratchLoad, K::BlockBarrier};
+    for (K k : ir::all_ops())
+      if (!others.count(k) && !ops_.count(ir::def(k).name.s))
+        fail("ptx", fmt::format("no case has the op {}", ir::def(k).name.s));
     for (const fs::directory_entry &e : fs::directory_iterator(fs::path(TKC_SOURCE_DIR) / "samples"))
       if (std::string s = "samples/" + e.path().filename().string();
           e.path().extension() == ".tk" && !samples_.count(s))
@@ -115,7 +125,7 @@ private:
   bool update_;
   std::vector<std::string> parts_;
   Count count_;
-  std::set<std::string> kinds_, samples_;
+  std::set<std::string> kinds_, samples_, ops_;
 };
 
 } // namespace

@@ -214,7 +214,7 @@ TEST_CASE("one fault is one message") {
 TEST_CASE("an instance binds parameters from text, defaults and other parameters") {
   Loaded l(
       "enum Act { none, relu }\n"
-      "kernel k<N: int, M: int = N * 2, T: type = bf16, F: bool = N > 8, A: Act = Act.none>(y: out tensor<T>[M, N]) "
+      "kernel k<N: int, M: int = N * 2, T: type = bf16, F: bool = true, A: Act = Act.none>(y: out tensor<T>[M, N]) "
       "grid (cdiv(M, 4), N) { store(y[0, 0], F ? 1 : 2); }");
   InstanceSpec spec;
   spec.params = {{"N", "0x10"}, {"unrelated", "7"}};

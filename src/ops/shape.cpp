@@ -1,4 +1,5 @@
 // Constants, and ops that move elements without computing: their layouts follow from the operand's.
+#include "layout/embed.h"
 #include "ops/common.h"
 #include <algorithm>
 #include <numeric>
@@ -318,22 +319,9 @@ Layout slice_layout(const Op &op, const RegLayout &l) {
   return part ? Layout(std::move(part->layout)) : std::nullopt;
 }
 
-// The piece's layout with a register bit on top for every coordinate bit that the piece lacks; usable if taking the
-// piece out again is free.
+// Usable if taking the piece out again is free.
 Layout slice_back(const Op &op, const RegLayout &l) {
-  RegLayout whole = l;
-  whole.shape = op.operand(0)->type.shape;
-  TileSpace small(l.shape), large(whole.shape);
-  auto move = [&](uint32_t &v) {
-    uint32_t out = 0;
-    for (int d = 0; d < small.rank; d++) out |= uint32_t(small.coord(v, d)) << large.shift[size_t(d)];
-    v = out;
-  };
-  for (std::vector<uint32_t> *bases : {&whole.reg, &whole.lane, &whole.warp})
-    std::for_each(bases->begin(), bases->end(), move);
-  for (int d = large.rank; d-- > 0;)
-    for (int bit = small.log2[size_t(d)]; bit < large.log2[size_t(d)]; bit++)
-      whole.reg.push_back(uint32_t(1) << (large.shift[size_t(d)] + bit));
+  RegLayout whole = embed(l, op.operand(0)->type.shape);
   Layout back = slice_layout(op, whole);
   return back && *back == l ? Layout(std::move(whole)) : std::nullopt;
 }

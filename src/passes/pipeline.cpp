@@ -11,7 +11,8 @@ namespace tkc::passes {
 bool infer_layouts(ir::Function &f, PassContext &context) {
   LayoutDecision d = search_layouts(f, context.target, context.part);
   if (!d.plan.problem.empty()) {
-    context.diags.report(f.loc, DiagKind::no_layout, f.name, d.plan.problem);
+    context.diags.report(d.plan.problem_at.valid() ? d.plan.problem_at : f.loc, DiagKind::no_layout, f.name,
+                         d.plan.problem);
     return true;
   }
   apply_layouts(f, d);

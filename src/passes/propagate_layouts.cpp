@@ -7,6 +7,7 @@
 // made in any layout at no cost (iota, broadcasts, and pointwise ops of nothing else) wait until their first user
 // tells. Limits: one home per value; a second layout is a conversion at the use (apply_layouts shares equal ones).
 #include "ir/op_def.h"
+#include "layout/embed.h"
 #include "passes/layout_choice.h"
 #include <cmath>
 
@@ -406,12 +407,24 @@ private:
     return out;
   }
 
+  // A layout of the whole in which the part at `starts` lies apart in registers and is spread over all lanes; nullopt
+  // if the part does not lie at multiples of its padded extents.
+  std::optional<RegLayout> layout_around(const Value *part, const std::vector<int64_t> &starts,
+                                         const std::vector<int64_t> &shape) {
+    RegLayout whole = embed(default_layout(part), shape);
+    return whole.subtile(starts, part->type.shape) ? std::optional(std::move(whole)) : std::nullopt;
+  }
+
   void slice(Op *op) {
     const Value *x = op->operand(0);
     const RegLayout &l = settled(op, 0);
     const auto &starts = op->attrs.ints("starts"), &sizes = op->attrs.ints("sizes");
     std::vector<bool> dims = changed_dims(x->type.shape, sizes);
     if (auto part = l.subtile(starts, sizes)) return set(op->result(), part->layout);
+    if (auto around = layout_around(op->result(), starts, x->type.shape)) {
+      require(op, 0, *around);
+      return set(op->result(), around->subtile(starts, sizes)->layout);
+    }
     RegLayout whole = in_registers_only(l, dims) ? l : register_axes_layout(x->type.shape, dims, vars_.warps);
     require(op, 0, whole);
     set(op->result(), with_register_axes(whole, sizes, dims));
@@ -426,6 +439,11 @@ private:
       RegLayout whole = l;
       require(op, 1, part->layout);
       return set(op->result(), whole);
+    }
+    if (auto around = layout_around(y, starts, x->type.shape)) {
+      require(op, 0, *around);
+      require(op, 1, around->subtile(starts, y->type.shape)->layout);
+      return set(op->result(), *around);
     }
     RegLayout whole = in_registers_only(l, dims) ? l : register_axes_layout(x->type.shape, dims, vars_.warps);
     require(op, 0, whole);
@@ -625,11 +643,13 @@ private:
       if (!l) {
         plan_.problem = fmt::format("`{}` of {} to {}: the extents are not powers of two where they are split",
                                     d.name.s, op->operand(0)->type.str(), r->type.str());
+        plan_.problem_at = op->loc;
         l = default_layout(r);
       }
       return set(r, *l);
     }
     plan_.problem = fmt::format("`{}` has no layout rule", d.name.s);
+    plan_.problem_at = op->loc;
     set(r, default_layout(r));
   }
 

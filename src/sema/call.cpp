@@ -125,7 +125,7 @@ SV Elaborator::builtin(const ast::Expr &e, bool &handled) {
     if (ok && !*ok) error(e.loc, DiagKind::static_assertion, text);
     return SV::effect(e.loc);
   }
-  if (n == "`zeros_like`") {
+  if (n == "zeros_like") {
     if (!arity(1, 1)) return SV::poison();
     SV a = expr(*e.args[0].value);
     ir::Value *x = a.is_poison() ? nullptr : value(a);
@@ -248,7 +248,7 @@ SV Elaborator::inline_ptx(const ast::Expr &e) {
       auto t = dtype_of({a.value->text, a.value->loc});
       if (!t) return SV::poison();
       attrs.set("dtype", *t);
-    } else if (a.name->text == "`means`") {
+    } else if (a.name->text == "means") {
       means = a.value.get();
     } else if (a.name->text == "min_sm") {
       auto v = const_int(*a.value, "`min_sm`");
@@ -259,7 +259,8 @@ SV Elaborator::inline_ptx(const ast::Expr &e) {
     } else if (a.name->text == "effects") {
       SV v = expr(*a.value);
       if (!v.is(Kind::String) || (v.s != "pure" && v.s != "memory"))
-        return error(a.value->loc, DiagKind::bad_choice, "effects", e.text, "\"pure\", \"memory\"", v.describe());
+        return error(a.value->loc, DiagKind::bad_choice, "effects", e.text, "\"pure\", \"memory\"",
+                     v.is(Kind::String) ? v.s : v.describe());
       attrs.set("effects", v.s);
     } else {
       return error(a.name->loc, DiagKind::unknown_argument, e.text, a.name->text, "");

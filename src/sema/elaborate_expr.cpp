@@ -128,7 +128,10 @@ SV Elaborator::run_time_extent(SourceLoc loc, size_t dim, const std::string &wha
 std::optional<int64_t> Elaborator::const_int(const ast::Expr &e, const std::string &what) {
   SV v = expr(e);
   if (v.is(Kind::Int)) return v.i;
-  if (!v.is_poison()) error(e.loc, DiagKind::not_constant, what);
+  if (v.is(Kind::Value) || v.is(Kind::Tensor) || v.is(Kind::View))
+    error(e.loc, DiagKind::not_constant, what);
+  else if (!v.is_poison())
+    error(e.loc, DiagKind::type_mismatch, "an integer as " + what, v.describe());
   return std::nullopt;
 }
 

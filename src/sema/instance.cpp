@@ -61,9 +61,8 @@ public:
     bind_generics();
     declare_params();
     clauses();
-    int64_t before_body = diags_.error_count();
     e_.body(ast_.body);
-    body_failed_ = diags_.error_count() != before_body;
+    failed_ = diags_.error_count() != errors;
     e_.builder().set_block(fn_->body);
     e_.builder().create_typed(ir::OpKind::Return, {}, {}, {}, ast_.loc);
     check_outputs();
@@ -86,6 +85,9 @@ private:
   }
 
   void declare_params() {
+    for (const ast::Param &p : ast_.params)
+      if (p.type && p.type->kind == ast::TypeKind::Named)
+        if (auto t = parse_dtype(p.type->name.text); t && is_integer(*t)) e_.size_symbols.insert(p.name.text);
     // Plain names in extents that mean nothing else are run-time sizes.
     for (const ast::Param &p : ast_.params)
       if (p.type && p.type->kind == ast::TypeKind::Tensor)
@@ -93,9 +95,6 @@ private:
           if (d->kind == ast::ExprKind::Name && !e_.lookup(d->text) && !program_.root().consts.count(d->text) &&
               e_.size_symbols.insert(d->text).second)
             fn_->sizes.push_back(d->text);
-    for (const ast::Param &p : ast_.params)
-      if (p.type && p.type->kind == ast::TypeKind::Named)
-        if (auto t = parse_dtype(p.type->name.text); t && is_integer(*t)) e_.size_symbols.insert(p.name.text);
     std::set<std::string> failed;
     for (const ast::Param &p : ast_.params)
       if (!declare(p)) failed.insert(p.name.text);
@@ -187,7 +186,14 @@ private:
       if (fn_->order != "grouped")
         diags_.report(ast_.order->loc, DiagKind::bad_choice, "order", ast_.name.text, "grouped(n)", fn_->order);
       for (const ast::ExprPtr &a : ast_.order_args)
-        if (auto v = e_.const_int(*a, "the argument of `order`")) fn_->order_args.push_back(*v);
+        if (auto v = e_.const_int(*a, "the argument of `order`")) {
+          fn_->order_args.push_back(*v);
+          if (*v < 1)
+            diags_.report(a->loc, DiagKind::bad_choice, "order", ast_.name.text, "grouped(n) with n of at least 1", *v);
+        }
+      if (ast_.order_args.size() != 1)
+        diags_.report(ast_.order->loc, DiagKind::wrong_arity, "order " + fn_->order, "1 argument",
+                      ast_.order_args.size());
     }
     if (ast_.warps) {
       auto w = e_.const_int(*ast_.warps, "the number of warps");
@@ -218,7 +224,7 @@ private:
       auto write = written.find(fn_->param_value(p.name));
       bool writes = write != written.end();
       // A store that has an error may be the one that writes it.
-      bool unknown = body_failed_ && ast::mentions(ast_.body, p.name);
+      bool unknown = failed_ && ast::mentions(ast_.body, p.name);
       if (p.mode == ir::ParamMode::Out && !writes && !unknown)
         diags_.report(p.loc, DiagKind::out_never_written, p.name);
       if (p.mode == ir::ParamMode::In && writes)
@@ -232,7 +238,7 @@ private:
   Diagnostics &diags_;
   std::unique_ptr<ir::Function> fn_;
   Elaborator e_;
-  bool body_failed_ = false;
+  bool failed_ = false;
 };
 
 // A reference function over named tiles, with the block's `let`s and the case's numbers in scope.

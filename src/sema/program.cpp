@@ -5,6 +5,7 @@
 #include "syntax/parse.h"
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 
 namespace tkc::sema {
 
@@ -38,9 +39,15 @@ Scope *Program::load_file(int32_t file_id, std::vector<std::string> &stack) {
   scope->file = tree.get();
   by_name_[name] = scope;
   ast::File &file = *trees_.emplace_back(std::move(tree));
-  for (const ast::Const &c : file.consts) declare(scope->consts, c, c.name, scope);
-  for (const ast::Enum &e : file.enums) declare(scope->enums, e, e.name, scope);
-  for (const ast::Function &f : file.functions) declare(scope->functions, f, f.name, scope);
+  // In the order of the text, so that the second of two equal names is the one that is reported.
+  std::map<int32_t, std::function<void()>> declarations;
+  for (const ast::Const &c : file.consts)
+    declarations[c.name.loc.begin] = [&] { declare(scope->consts, c, c.name, scope); };
+  for (const ast::Enum &e : file.enums)
+    declarations[e.name.loc.begin] = [&] { declare(scope->enums, e, e.name, scope); };
+  for (const ast::Function &f : file.functions)
+    declarations[f.name.loc.begin] = [&] { declare(scope->functions, f, f.name, scope); };
+  for (const auto &[at, declare_it] : declarations) declare_it();
   for (const ast::Enum &e : file.enums)
     for (size_t i = 0; i < e.values.size(); i++)
       for (size_t j = 0; j < i; j++)

@@ -10,8 +10,10 @@ struct Outcome {
   std::string text;
   bool failed = false;               // the case ended in an error of the user
   std::set<std::string> kinds;       // of diagnostics, as printed in brackets
+  std::set<std::string> ops;         // of the IR whose code is shown
   std::vector<std::string> problems; // what must never be, whatever the golden says
   int64_t assembled = 0, not_assembled = 0;
+  std::vector<std::string> known; // faults that the case names by `spills TARGET ENTRY`
 };
 
 using Render = Outcome (*)(const Case &);
