@@ -4,6 +4,7 @@
 #include "ir/verify.h"
 #include "ir_random.h"
 #include "layout/fragments.h"
+#include "support/diag_kinds.h"
 
 using namespace tkc;
 using namespace tkc::test;

@@ -132,9 +132,8 @@ TEST_CASE("type inference says what was seen") {
         "error: `reshape` would make a tile of rank 5; a tile has at most 4 dims [tile-rank]\n");
   CHECK(fault(K::Broadcast, {T(F32, {4, 2})}, shape({4, 6})) ==
         "error: `broadcast` from [4, 2] to [4, 6]: dim 1 is 2; only a dim of 1 can become 6 [broadcast-dim]\n");
-  CHECK(
-      fault(K::Broadcast, {T(F32)}, shape({65536, 65536})) ==
-      "error: `broadcast` would make a tile of shape [65536, 65536]: more than 2147483648 elements [tile-too-large]\n");
+  CHECK(fault(K::Broadcast, {T(F32)}, shape({65536, 65536})) ==
+        "error: `broadcast` would make a tile of shape [65536, 65536]: more than 1048576 elements [tile-too-large]\n");
   CHECK(fault(K::Transpose, {T(F32, {4, 2})}, attrs({{"perm", Ints{1, 1}}})) ==
         "error: `transpose` of tile<f32>[4, 2] by [1, 1]: that is not a permutation of its dims [transpose-perm]\n");
   CHECK(fault(K::Slice, {T(F32, {4, 2})}, attrs({{"starts", Ints{2, 0}}, {"sizes", Ints{3, 2}}})) ==
@@ -143,7 +142,8 @@ TEST_CASE("type inference says what was seen") {
         "error: `concat` needs equal shapes, but `xs[0]` has shape [4, 2] and `xs[1]` has shape [4, 3]: dim 1 is 2 "
         "against 3 [operand-shapes-differ]\n");
   CHECK(fault(K::DynSlice, {T(F32, {4}), T(I32)}, attrs({{"sizes", Ints{2}}})) ==
-        "error: `dyn_slice` of a tile at run-time positions works only in a reference [only-in-reference]\n");
+        "error: a register tile can only be indexed by compile-time positions; load the part that you need from memory "
+        "[dynamic-tile-index]\n");
   CHECK(fault(K::ReduceSum, {T(F32, {4, 2})}, axis(2)) ==
         "error: axis 2 of `sum` is outside tile<f32>[4, 2], which has 2 dims [axis-range]\n");
   CHECK(fault(K::ReduceSum, {T(F32)}, axis(0)) ==
@@ -151,16 +151,14 @@ TEST_CASE("type inference says what was seen") {
   CHECK(fault(K::ReduceAny, {T(F32, {4})}, axis(0)) == "error: `any` takes bool as `x`, not f32 [operand-dtype]\n");
   CHECK(fault(K::ReduceSum, {T(Bool, {4})}, axis(0)) ==
         "error: `sum` takes a float or an integer as `x`, not bool [operand-dtype]\n");
-  CHECK(fault(K::ProgramId, {}, axis(1)) == "error: program_id(1) of a kernel whose grid has rank 1 [grid-rank]\n");
+  CHECK(fault(K::ProgramId, {}, axis(1)) == "error: axis 1 of a grid of rank 1 [grid-rank]\n");
   CHECK(fault(ir::FunctionKind::Reference, K::ProgramId, {}, axis(0)) ==
-        "error: `program_id` only in a kernel [only-in-kernel]\n");
-  CHECK(
-      fault(K::If, {T(I32)}) ==
-      "error: the condition of `if` is i32: it takes one bool for the whole block (a rank-0 value) [bool-condition]\n");
+        "error: `program_id` works only in a kernel [only-in-kernel]\n");
+  CHECK(fault(K::If, {T(I32)}) == "error: the condition of `if` must be a scalar bool, found i32 [not-uniform]\n");
   CHECK(fault(K::For, {T(I32), T(DType::I64), T(I32)}) ==
-        "error: bounds and step of `for` are integer scalars of one dtype, not i32, i64 and i32 [loop-bounds]\n");
+        "error: a loop bound must be a scalar i32, found i64 [not-uniform]\n");
   CHECK(fault(K::Print, {T(I32)}, attrs({{"format", std::string("{} {}")}})) ==
-        "error: `print` has 2 placeholders and 1 values [print-placeholders]\n");
+        "error: `print` has 2 placeholders and 1 value [print-placeholders]\n");
   CHECK(fault(K::Assert, {T(I32)}) == "error: `assert` takes bool as `cond`, not i32 [operand-dtype]\n");
 }
 
@@ -206,9 +204,10 @@ TEST_CASE("memory: indices, masks, dtypes") {
   CHECK(fault(K::Load, {x, T(I32), T(F32)}, sizes({4, 8})) ==
         "error: `load` takes an integer as `x[1]`, not f32 [operand-dtype]\n");
   CHECK(fault(K::Load, {x, T(I32)}, sizes({4, 8})) ==
-        "error: `load` takes at least 3 operands, not 2 [operand-count]\n");
+        "error: `load` takes 3 or more operands, not 2 [operand-count]\n");
   CHECK(fault(K::Load, {x, T(I32), T(I32, {4})}, attrs({{"sizes", Ints{4, 8}}, {"gather", Ints{0, 1}}})) ==
-        "error: index 1 of `load` gathers by tile<i32>[4]: an index tile has rank 1 and integers [gather-rank]\n");
+        "error: tile<i32>[4] cannot be an index: an index is an integer, a range or an integer tile of rank 1 "
+        "[bad-index]\n");
   CHECK(fault(K::Load, {x, T(I32), T(I32), T(DType::Bool, {4, 4})},
               attrs({{"sizes", Ints{4, 8}}, {"has_mask", int64_t(1)}})) ==
         "error: `load` needs equal shapes, but `x` has shape [4, 8] and `mask` has shape [4, 4]: dim 1 is 8 against 4 "

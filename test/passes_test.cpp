@@ -3,6 +3,7 @@
 #include "ir/print.h"
 #include "ir_random.h"
 #include "passes/cleanup.h"
+#include "support/diag_kinds.h"
 #include <algorithm>
 #include <filesystem>
 #include <fstream>

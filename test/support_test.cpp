@@ -1,3 +1,4 @@
+#include "support/diag_kinds.h"
 #include "support/diagnostics.h"
 #include "support/dtype.h"
 #include "support/json.h"
@@ -54,6 +55,8 @@ TEST_CASE("near names") {
   CHECK(nearest_name("zzz", {"softmax", "gemm"}) == "");
   CHECK(nearest_name("fodl", {"find", "fold"}) == "fold"); // neighbours swapped: one slip
   CHECK(nearest_name("fxdl", {"fold"}) == "");
+  CHECK(nearest_name("x", {"y", "M"}) == "");
+  CHECK(nearest_name("M2", {"M"}) == "M");
   CHECK(nearest_name("flod", {"floor", "fold"}) == "fold");
 }
 

@@ -1,6 +1,7 @@
 // The command line: one file a subcommand, each with its options and what it does with them.
 #pragma once
 #include "driver/verify.h"
+#include "support/diag_kinds.h"
 #include "support/json.h"
 #include <CLI/CLI.hpp>
 

@@ -9,6 +9,7 @@
 #include "runtime/file_io.h"
 #include "runtime/occupancy.h"
 #include "syntax/print_ast.h"
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>

@@ -1,5 +1,6 @@
 #include "cli/cli.h"
 #include "cli/crash.h"
+#include <algorithm>
 
 namespace tkc::cli {
 

@@ -4,6 +4,7 @@
 #include "driver/run_ptx.h"
 #include "ir/target.h"
 #include "support/stop.h"
+#include <algorithm>
 #include <charconv>
 
 namespace tkc::cli {

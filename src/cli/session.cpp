@@ -5,6 +5,7 @@
 #include "runtime/file_io.h"
 #include "support/json.h"
 #include "syntax/parse.h"
+#include <algorithm>
 
 namespace tkc::cli {
 

@@ -19,32 +19,6 @@ bool has_product(const SizeExpr &e) {
   return has_product(e.a()) || (e.op() != SizeExpr::Op::Not && has_product(e.b()));
 }
 
-// Sizes are not negative; so unsigned division, which is shorter, is right for everything but differences.
-bool never_negative(const SizeExpr &e) {
-  switch (e.op()) {
-  case SizeExpr::Op::Const: return e.value() >= 0;
-  case SizeExpr::Op::Sub: return false;
-  case SizeExpr::Op::Add:
-  case SizeExpr::Op::Mul:
-  case SizeExpr::Op::Div:
-  case SizeExpr::Op::CDiv:
-  case SizeExpr::Op::Rem:
-  case SizeExpr::Op::Min:
-  case SizeExpr::Op::Max: return never_negative(e.a()) && never_negative(e.b());
-  case SizeExpr::Op::Sym:
-  case SizeExpr::Op::Eq:
-  case SizeExpr::Op::Ne:
-  case SizeExpr::Op::Lt:
-  case SizeExpr::Op::Le:
-  case SizeExpr::Op::Gt:
-  case SizeExpr::Op::Ge:
-  case SizeExpr::Op::And:
-  case SizeExpr::Op::Or:
-  case SizeExpr::Op::Not: return true;
-  }
-  TKC_UNREACHABLE("SizeExpr::Op");
-}
-
 class SizeLowering {
 public:
   explicit SizeLowering(LowerCtx &ctx) : ctx_(ctx), b_(ctx.b) {}
@@ -56,9 +30,8 @@ public:
     switch (e.op()) {
     case SizeExpr::Op::Const: return llvm::ConstantInt::getSigned(type, e.value(), /*ImplicitTrunc=*/true);
     case SizeExpr::Op::Sym: {
-      const ir::Value *v = ctx_.function.size_value(e.name());
-      TKC_CHECK(v, "size `{}` is not a size of kernel {}", e.name(), ctx_.function.name);
-      return b_.CreateSExt(ctx_.scalar(v), type);
+      const ir::Value *v = symbol(e);
+      return b_.CreateIntCast(ctx_.scalar(v), type, is_signed(v->type.dtype));
     }
     case SizeExpr::Op::Add: return b_.CreateAdd(lower(e.a(), bits), lower(e.b(), bits));
     case SizeExpr::Op::Sub: return b_.CreateSub(lower(e.a(), bits), lower(e.b(), bits));
@@ -69,14 +42,57 @@ public:
     }
     default: break;
     }
-    unsigned inner = bits == 64 || has_product(e.a()) || has_product(e.b()) ? 64 : 32;
+    unsigned inner = bits == 64 || is_wide(e.a()) || is_wide(e.b()) ? 64 : 32;
     Value *v = combine(e, lower(e.a(), inner), lower(e.b(), inner));
     if (v->getType()->isIntegerTy(1)) return b_.CreateZExt(v, type);
     return b_.CreateSExtOrTrunc(v, type);
   }
 
 private:
-  Value *exact(const SizeExpr &e, unsigned bits) { return lower(e, has_product(e) ? 64 : bits); }
+  Value *exact(const SizeExpr &e, unsigned bits) { return lower(e, is_wide(e) ? 64 : bits); }
+
+  // Sizes are not negative; so unsigned division, which is shorter, is right for everything but differences and signed
+  // parameters.
+  bool never_negative(const SizeExpr &e) const {
+    switch (e.op()) {
+    case SizeExpr::Op::Const: return e.value() >= 0;
+    case SizeExpr::Op::Sub: return false;
+    case SizeExpr::Op::Add:
+    case SizeExpr::Op::Mul:
+    case SizeExpr::Op::Div:
+    case SizeExpr::Op::CDiv:
+    case SizeExpr::Op::Rem:
+    case SizeExpr::Op::Min:
+    case SizeExpr::Op::Max: return never_negative(e.a()) && never_negative(e.b());
+    case SizeExpr::Op::Sym: return ctx_.function.size_value(e.name()) || !is_signed(symbol(e)->type.dtype);
+    case SizeExpr::Op::Eq:
+    case SizeExpr::Op::Ne:
+    case SizeExpr::Op::Lt:
+    case SizeExpr::Op::Le:
+    case SizeExpr::Op::Gt:
+    case SizeExpr::Op::Ge:
+    case SizeExpr::Op::And:
+    case SizeExpr::Op::Or:
+    case SizeExpr::Op::Not: return true;
+    }
+    TKC_UNREACHABLE("SizeExpr::Op");
+  }
+
+  // A run-time size, or a scalar parameter.
+  const ir::Value *symbol(const SizeExpr &e) const {
+    const ir::Value *v = ctx_.function.size_value(e.name());
+    if (!v) v = ctx_.function.param_value(e.name());
+    TKC_CHECK(v && v->type.is_scalar(), "`{}` is no size of kernel {}", e.name(), ctx_.function.name);
+    return v;
+  }
+  // Whether 32 bits may be too few for its value.
+  bool is_wide(const SizeExpr &e) const {
+    if (has_product(e)) return true;
+    if (e.is_const()) return false;
+    if (e.op() != SizeExpr::Op::Sym) return is_wide(e.a()) || (e.op() != SizeExpr::Op::Not && is_wide(e.b()));
+    DType t = symbol(e)->type.dtype;
+    return dtype_bits(t) == 64 || t == DType::U32;
+  }
 
   Value *combine(const SizeExpr &e, Value *x, Value *y) {
     bool positive = never_negative(e.a()) && never_negative(e.b());

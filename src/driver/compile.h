@@ -3,6 +3,7 @@
 #include "codegen/emit_ptx.h"
 #include "passes/pass_manager.h"
 #include "sema/instance.h"
+#include "support/diag_kinds.h"
 
 namespace tkc::driver {
 

@@ -2,6 +2,7 @@
 #include "driver/execute.h"
 #include "runtime/compare.h"
 #include "support/stop.h"
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 

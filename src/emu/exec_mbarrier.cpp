@@ -2,6 +2,7 @@
 #include "emu/access.h"
 #include "emu/families.h"
 #include "emu/lanes.h"
+#include <algorithm>
 
 namespace tkc::emu {
 

@@ -1,5 +1,6 @@
 #include "ir/parse.h"
 #include "ir/op_def.h"
+#include "support/diag_kinds.h"
 #include <algorithm>
 #include <cerrno>
 #include <cmath>

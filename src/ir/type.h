@@ -7,6 +7,9 @@
 
 namespace tkc::ir {
 
+// Of a kernel. No block has registers for as many: 64 Ki of 4 bytes are the most that an SM has.
+inline constexpr int64_t kMaxTileElements = int64_t(1) << 20;
+
 constexpr int64_t kDynamic = -1;
 
 enum class TypeKind : uint8_t {

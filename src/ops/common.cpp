@@ -59,7 +59,7 @@ bool has_operands(InferCtx &ctx, Op &op, size_t least, size_t most) {
   size_t n = op.operands.size();
   if (least <= n && n <= most) return true;
   std::string want = least == most      ? std::to_string(least)
-                     : most == SIZE_MAX ? fmt::format("at least {}", least)
+                     : most == SIZE_MAX ? fmt::format("{} or more", least)
                                         : fmt::format("{} to {}", least, most);
   ctx.error(DiagKind::operand_count, shown(op), want, n);
   return false;
@@ -133,7 +133,7 @@ bool normalise_axis(InferCtx &ctx, Op &op, int64_t rank) {
 // other.
 void tile_result(InferCtx &ctx, Op &op, Type type) {
   bool kernel = ctx.function().kind == ir::FunctionKind::Kernel;
-  int64_t largest = int64_t(1) << (kernel ? 31 : 40), elements = 1;
+  int64_t largest = kernel ? ir::kMaxTileElements : int64_t(1) << 40, elements = 1;
   if (kernel && type.rank() > 4) return ctx.error(DiagKind::tile_rank, shown(op), type.rank());
   for (int64_t n : type.shape) {
     if (n < (kernel ? 1 : 0)) return ctx.error(DiagKind::tile_extent, shown(op), ir::shape_str(type.shape));

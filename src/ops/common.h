@@ -3,6 +3,7 @@
 #include "interp/interp.h"
 #include "ir/op_def.h"
 #include "ops/lowering.h"
+#include "support/diag_kinds.h"
 #include <cmath>
 
 namespace tkc::ops {

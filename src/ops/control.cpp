@@ -31,7 +31,11 @@ void infer_for(InferCtx &ctx, Op &op) {
   if (!has_operands(ctx, op, 3, SIZE_MAX)) return;
   const Type &lo = op.operand(0)->type, &hi = op.operand(1)->type, &step = op.operand(2)->type;
   if (!lo.is_scalar() || !is_integer(lo.dtype) || hi != lo || step != lo)
-    return ctx.error(DiagKind::loop_bounds, lo.str(), hi.str(), step.str());
+    return ctx.error(DiagKind::not_uniform, "a loop bound",
+                     lo.is_scalar() && is_integer(lo.dtype) ? lo.str() : "integer",
+                     hi != lo     ? hi.str()
+                     : step != lo ? step.str()
+                                  : lo.str());
   for (size_t i = 3; i < op.operands.size(); i++) ctx.result(op.operand(i)->type);
 }
 
@@ -79,7 +83,8 @@ void interp_while(interp::Ctx &ctx, const Op &op) {
 void infer_if(InferCtx &ctx, Op &op) {
   if (!has_operands(ctx, op, 1, 1)) return;
   const Type &c = op.operand(0)->type;
-  if (!c.is_scalar() || !is_bool(c.dtype)) return ctx.error_at(0, DiagKind::bool_condition, "if", c.str());
+  if (!c.is_scalar() || !is_bool(c.dtype))
+    return ctx.error_at(0, DiagKind::not_uniform, "the condition of `if`", "bool", c.str());
   if (op.regions.empty() || !op.regions[0]->terminator()) return;
   for (ir::Value *v : op.regions[0]->terminator()->operands) ctx.result(v->type);
 }

@@ -46,7 +46,9 @@ void infer_print(InferCtx &ctx, Op &op) {
   for (size_t i = 0; i < op.operands.size(); i++)
     if (!is_tile(ctx, op, i, kAny)) return;
   size_t holes = split_format(op.attrs.s("format")).size() - 1;
-  if (holes != op.operands.size()) ctx.error(DiagKind::print_placeholders, holes, op.operands.size());
+  if (holes != op.operands.size())
+    ctx.error(DiagKind::print_placeholders, counted(int64_t(holes), "placeholder"),
+              counted(int64_t(op.operands.size()), "value"));
 }
 
 // Shortest text that reads back as the same number of the dtype.

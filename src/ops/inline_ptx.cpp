@@ -14,7 +14,8 @@ void infer_inline_ptx(InferCtx &ctx, Op &op) {
   DType t = op.attrs.dtype("dtype");
   if (!op.regions.empty() && op.regions[0]->terminator()) {
     const ir::Value *meaning = op.regions[0]->terminator()->operands.at(0);
-    if (meaning->type != Type::scalar(t)) return ctx.error(DiagKind::means_result, meaning->type.str(), dtype_name(t));
+    if (meaning->type != Type::scalar(t))
+      return ctx.error(DiagKind::wrong_dtype, "`means`", dtype_name(t), meaning->type.str(), dtype_name(t));
   }
   tile_result(ctx, op, Type::tile(t, shape));
 }

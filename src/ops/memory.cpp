@@ -14,7 +14,7 @@ std::optional<std::vector<int64_t>> infer_access(InferCtx &ctx, Op &op) {
   const std::vector<int64_t> &sizes = op.attrs.ints("sizes"), &drop = op.attrs.ints("drop"),
                              &gather = op.attrs.ints("gather");
   if (sizes.size() != rank || drop.size() != rank || gather.size() != rank) {
-    ctx.error(DiagKind::slice_rank, shown(op), t.str(), sizes.size());
+    ctx.error(DiagKind::too_many_indices, counted(int64_t(sizes.size()), "index position"), t.str(), rank);
     return std::nullopt;
   }
   std::vector<int64_t> shape;
@@ -24,7 +24,7 @@ std::optional<std::vector<int64_t>> infer_access(InferCtx &ctx, Op &op) {
       bool fits =
           index.is_tile() && index.rank() == 1 && is_integer(index.dtype) && index.shape[0] == sizes[d] && !drop[d];
       if (!fits) {
-        ctx.error_at(d + 1, DiagKind::gather_rank, d, shown(op), index.str());
+        ctx.error_at(d + 1, DiagKind::bad_index, index.str());
         return std::nullopt;
       }
     } else if (!is_scalar(ctx, op, d + 1, kInts)) {
@@ -87,7 +87,8 @@ void infer_subview(InferCtx &ctx, Op &op) {
   if (!has_operands(ctx, op, 1, SIZE_MAX) || !is_tensor(ctx, op, 0)) return;
   const Type &t = op.operand(0)->type;
   const std::vector<int64_t> &ranges = op.attrs.ints("ranges");
-  if (int64_t(ranges.size()) != t.rank()) return ctx.error(DiagKind::slice_rank, shown(op), t.str(), ranges.size());
+  if (int64_t(ranges.size()) != t.rank())
+    return ctx.error(DiagKind::too_many_indices, counted(int64_t(ranges.size()), "index position"), t.str(), t.rank());
   std::vector<int64_t> shape;
   size_t operands = 1;
   for (size_t d = 0; d < ranges.size(); d++) {

@@ -119,7 +119,8 @@ void infer_reshape(InferCtx &ctx, Op &op) {
   int64_t known = 1, open = 0;
   for (int64_t n : shape) {
     open += n == -1;
-    if (n != -1 && __builtin_mul_overflow(known, n, &known)) known = 0;
+    if (n != -1 && __builtin_mul_overflow(known, n, &known))
+      return ctx.error(DiagKind::tile_too_large, shown(op), ir::shape_str(shape), ir::kMaxTileElements);
   }
   if (open == 1 && known > 0 && x.elements() % known == 0) {
     *std::find(shape.begin(), shape.end(), -1) = x.elements() / known;
@@ -127,8 +128,12 @@ void infer_reshape(InferCtx &ctx, Op &op) {
     known = x.elements();
   }
   bool negative = std::any_of(shape.begin(), shape.end(), [](int64_t n) { return n < 0; });
-  if (negative || known != x.elements())
-    return ctx.error(DiagKind::reshape_count, ir::shape_str(x.shape), x.elements(), ir::shape_str(shape), known);
+  if (negative || known != x.elements()) {
+    std::string count = open > 1    ? "one extent may be -1"
+                        : open == 1 ? fmt::format("a multiple of {} elements", known)
+                                    : counted(known, "element");
+    return ctx.error(DiagKind::reshape_count, ir::shape_str(x.shape), x.elements(), ir::shape_str(shape), count);
+  }
   tile_result(ctx, op, x.with_shape(shape));
 }
 
@@ -286,7 +291,7 @@ void interp_concat(interp::Ctx &ctx, const Op &op) {
 bool check_box(InferCtx &ctx, Op &op, const Ints &starts, const Ints &sizes) {
   const Type &x = op.operand(0)->type;
   if (int64_t(starts.size()) != x.rank() || int64_t(sizes.size()) != x.rank()) {
-    ctx.error(DiagKind::slice_rank, shown(op), x.str(), starts.size());
+    ctx.error(DiagKind::too_many_indices, counted(int64_t(starts.size()), "index position"), x.str(), x.rank());
     return false;
   }
   for (size_t d = 0; d < sizes.size(); d++)
@@ -336,12 +341,13 @@ void interp_insert(interp::Ctx &ctx, const Op &op) {
 
 bool check_dynamic(InferCtx &ctx, Op &op, size_t first, const Ints &sizes) {
   if (ctx.function().kind != ir::FunctionKind::Reference) {
-    ctx.error(DiagKind::only_in_reference, fmt::format("`{}` of a tile at run-time positions works", shown(op)));
+    ctx.error(DiagKind::dynamic_tile_index);
     return false;
   }
   const Type &x = op.operand(0)->type;
   if (int64_t(op.operands.size() - first) != x.rank() || int64_t(sizes.size()) != x.rank()) {
-    ctx.error(DiagKind::slice_rank, shown(op), x.str(), op.operands.size() - first);
+    ctx.error(DiagKind::too_many_indices, counted(int64_t(op.operands.size() - first), "index position"), x.str(),
+              x.rank());
     return false;
   }
   for (size_t i = first; i < op.operands.size(); i++)

@@ -9,6 +9,7 @@
 #include "ir/op_def.h"
 #include "passes/passes.h"
 #include "passes/shared_buffers.h"
+#include "support/diag_kinds.h"
 #include <algorithm>
 
 namespace tkc::passes {
@@ -17,10 +18,22 @@ using ir::Op;
 using ir::OpKind;
 
 namespace {
-std::string name_of(const Op &op) {
-  if (op.kind == OpKind::ScratchStore) return op.operand(0)->name;
-  if (op.kind == OpKind::RingAlloc) return op.attrs.s("schedule");
-  return ir::def(op).name.s;
+// A value as its user knows it: by its name, or by what makes it.
+std::string describe(const ir::Function &f, const ir::Value *v) {
+  while (v->name.empty() && v->op && v->op->operands.size() == 1 && v->op->kind == OpKind::ConvertLayout)
+    v = v->op->operand(0);
+  std::string what = v->name.empty() ? "" : fmt::format("`{}`", v->name);
+  if (what.empty() && v->op && v->op->kind == OpKind::Load)
+    for (const ir::Param &p : f.params)
+      if (f.param_value(p.name) == v->op->operand(0)) what = fmt::format("a part of `{}`", p.name);
+  if (what.empty() && v->op) what = fmt::format("a result of `{}`", ir::def(*v->op).source.s);
+  return fmt::format("{}: {}", what, v->type.str());
+}
+
+std::string name_of(const ir::Function &f, const Op &op) {
+  if (op.kind == OpKind::ScratchStore) return describe(f, op.operand(0));
+  if (op.kind == OpKind::RingAlloc) return "a ring (" + op.attrs.s("schedule") + ")";
+  return fmt::format("`{}`", ir::def(op).source.s);
 }
 
 // Blocks that an SM's shared memory holds; the system takes 1 KB of each.
@@ -47,7 +60,7 @@ bool allocate_shared(ir::Function &f, PassContext &context) {
   if (f.shared_bytes > context.target.shared_per_block) {
     std::string list;
     for (const SharedBuffer &b : buffers)
-      list += fmt::format("{}{} B for `{}`", list.empty() ? "" : ", ", b.bytes, name_of(*b.op));
+      list += fmt::format("{}{} B for {}", list.empty() ? "" : ", ", b.bytes, name_of(f, *b.op));
     context.diags.report(f.loc, DiagKind::too_much_shared, f.name, f.shared_bytes, context.target.shared_per_block,
                          context.target.name, list);
   }

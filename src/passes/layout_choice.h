@@ -53,6 +53,7 @@ struct LayoutPlan {
   std::map<const ir::Value *, RegLayout> yielded; // per loop argument: the layout that the yielded value had
   double cycles = 0;                              // of one block
   std::string problem;                            // not empty: no legal layout; says why
+  SourceLoc problem_at;                           // of the op
 };
 
 // What one execution of something costs one block alone on its SM, in cycles by resource. A block's warps are spread

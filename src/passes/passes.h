@@ -8,6 +8,7 @@ namespace tkc::passes {
 bool infer_layouts(ir::Function &f, PassContext &context);
 bool lower_conversions(ir::Function &f, PassContext &context);
 bool pair_products(ir::Function &f, PassContext &context);
+bool check_registers(ir::Function &f, PassContext &context);
 bool allocate_shared(ir::Function &f, PassContext &context);
 bool place_barriers(ir::Function &f, PassContext &context);
 bool order_memory(ir::Function &f, PassContext &context);

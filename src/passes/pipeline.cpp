@@ -4,13 +4,15 @@
 #include "passes/layout_choice.h"
 #include "passes/passes.h"
 #include "passes/schedule_loops.h"
+#include "support/diag_kinds.h"
 
 namespace tkc::passes {
 
 bool infer_layouts(ir::Function &f, PassContext &context) {
   LayoutDecision d = search_layouts(f, context.target, context.part);
   if (!d.plan.problem.empty()) {
-    context.diags.report(f.loc, DiagKind::no_layout, f.name, d.plan.problem);
+    context.diags.report(d.plan.problem_at.valid() ? d.plan.problem_at : f.loc, DiagKind::no_layout, f.name,
+                         d.plan.problem);
     return true;
   }
   apply_layouts(f, d);
@@ -41,6 +43,7 @@ std::vector<Pass> pipeline() {
       // layout, and only conversions inside a warp are left as convert_layout.
       {"infer_layouts", "layouts by cost: products, loads, loop-carried tiles", infer_layouts, ir::Stage::laid_out,
        false},
+      {"check_registers", "tiles that no thread has the registers for", check_registers, std::nullopt, false},
       // Loads of loops run ahead of their iteration through rings in shared memory.
       {"pipeline_loops", "loads of a loop go through a ring", pipeline_loops},
       {"pair_products", "independent products side by side", pair_products},

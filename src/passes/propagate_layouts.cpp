@@ -635,11 +635,13 @@ private:
       if (!l) {
         plan_.problem = fmt::format("`{}` of {} to {}: the extents are not powers of two where they are split",
                                     d.name.s, op->operand(0)->type.str(), r->type.str());
+        plan_.problem_at = op->loc;
         l = default_layout(r);
       }
       return set(r, *l);
     }
     plan_.problem = fmt::format("`{}` has no layout rule", d.name.s);
+    plan_.problem_at = op->loc;
     set(r, default_layout(r));
   }
 

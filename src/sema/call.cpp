@@ -23,6 +23,9 @@ SV Elaborator::call(const ast::Expr &e) {
     return call_function(*it->second.first, it->second.second, e);
   if (auto t = parse_dtype(e.text)) return cast(*t, e);
   if (Var *v = lookup(e.text); v && v->value.is(Kind::DType)) return cast(v->value.dtype, e);
+  if (Var *v = lookup(e.text); v && kinds.empty())
+    return v->value.is_poison() ? SV::poison()
+                                : error(e.name_loc, DiagKind::not_callable, e.text, "it is " + v->value.describe());
   if (!kinds.empty()) return call_op(kinds, e);
   std::vector<std::string> names = visible_names();
   for (OpKind k : ir::all_ops()) names.emplace_back(ir::def(k).source.s);
@@ -34,7 +37,8 @@ SV Elaborator::call(const ast::Expr &e) {
 }
 
 SV Elaborator::cast(DType t, const ast::Expr &e) {
-  if (e.args.size() != 1 || e.args[0].name) return error(e.loc, DiagKind::wrong_arity, e.text, 1, e.args.size());
+  if (e.args.size() != 1 || e.args[0].name)
+    return error(e.loc, DiagKind::wrong_arity, e.text, "1 argument", e.args.size());
   SV v = expr(*e.args[0].value);
   if (v.is_poison()) return v;
   if (v.is_number()) { // a typed scalar constant
@@ -65,12 +69,15 @@ SV Elaborator::fold_math(const std::string &name, const std::vector<SV> &args, S
         {"tanh", [](double x) { return std::tanh(x); }},   {"sin", [](double x) { return std::sin(x); }},
         {"cos", [](double x) { return std::cos(x); }}};
     if (auto it = unary.find(name); it != unary.end()) return SV::make_float(it->second(number(0)), loc);
+    if (name == "abs" && !floats && args[0].i == INT64_MIN)
+      return error(loc, DiagKind::integer_overflow, fmt::format("abs({})", args[0].i));
     if (name == "abs")
       return floats ? SV::make_float(std::fabs(number(0)), loc) : SV::make_int(std::abs(args[0].i), loc);
   }
   if (args.size() == 2) {
     if (name == "pow") return SV::make_float(std::pow(number(0), number(1)), loc);
-    bool first = name == "min" ? number(0) <= number(1) : number(0) >= number(1);
+    bool less = floats ? number(0) <= number(1) : args[0].i <= args[1].i;
+    bool first = name == "min" ? less : floats ? number(0) >= number(1) : args[0].i >= args[1].i;
     if (name == "min" || name == "max") {
       if (floats) return SV::make_float(number(first ? 0 : 1), loc);
       return args[first ? 0 : 1];
@@ -85,8 +92,7 @@ SV Elaborator::builtin(const ast::Expr &e, bool &handled) {
   const std::string &n = e.text;
   auto arity = [&](size_t least, size_t most) {
     if (e.args.size() >= least && e.args.size() <= most) return true;
-    error(e.loc, DiagKind::wrong_arity, n,
-          least == most ? fmt::format("{}", least) : fmt::format("{} to {}", least, most), e.args.size());
+    error(e.loc, DiagKind::wrong_arity, n, argument_count(least, most), e.args.size());
     return false;
   };
   if (n == "has") {
@@ -105,6 +111,8 @@ SV Elaborator::builtin(const ast::Expr &e, bool &handled) {
     if (a.is_poison() || b.is_poison()) return SV::poison();
     if (a.is(Kind::Int) && b.is(Kind::Int)) {
       if (b.i == 0) return error(e.loc, DiagKind::division_by_zero);
+      if (a.i == INT64_MIN && b.i == -1)
+        return error(e.loc, DiagKind::integer_overflow, fmt::format("cdiv({}, {})", a.i, b.i));
       return SV::make_int(a.i / b.i + (a.i % b.i != 0 && (a.i < 0) == (b.i < 0)), e.loc);
     }
     SV sum = binary(ast::BinaryOp::Sub, binary(ast::BinaryOp::Add, a, b, e.loc), SV::make_int(1, e.loc), e.loc);
@@ -112,7 +120,7 @@ SV Elaborator::builtin(const ast::Expr &e, bool &handled) {
   }
   if (n == "static_assert") {
     if (!arity(1, 2)) return SV::poison();
-    auto ok = const_bool(*e.args[0].value, "the condition of static_assert");
+    auto ok = const_bool(*e.args[0].value, "the condition of `static_assert`");
     std::string text = e.args.size() > 1 && e.args[1].value->kind == ExprKind::String
                            ? e.args[1].value->text
                            : std::string(diags_.sources().text(e.args[0].value->loc));
@@ -125,12 +133,12 @@ SV Elaborator::builtin(const ast::Expr &e, bool &handled) {
     ir::Value *x = a.is_poison() ? nullptr : value(a);
     if (!x) return SV::poison();
     SV zero = is_bool(x->type.dtype) ? SV::make_bool(false, e.loc) : SV::make_int(0, e.loc);
-    return SV::make_value(value_as(zero, x->type, "zeros_like"), e.loc);
+    return SV::make_value(value_as(zero, x->type, "`zeros_like`"), e.loc);
   }
   if (n == "full") { // full<f32>([BM, BN], v)
     if (!arity(2, 2)) return SV::poison();
     if (e.generics.size() != 1 || e.generics[0].value->kind != ExprKind::Name)
-      return error(e.loc, DiagKind::wrong_arity, n, "one type in <>,", e.generics.size());
+      return error(e.loc, DiagKind::wrong_arity, n, "one type in <>", e.generics.size());
     auto t = dtype_of({e.generics[0].value->text, e.generics[0].value->loc});
     SV shape = expr(*e.args[0].value), v = expr(*e.args[1].value);
     if (!t || shape.is_poison() || v.is_poison()) return SV::poison();
@@ -140,11 +148,12 @@ SV Elaborator::builtin(const ast::Expr &e, bool &handled) {
       return error(shape.loc, DiagKind::type_mismatch, "a shape such as [M, N]", shape.describe());
     for (const SV &x : shape.elements) {
       if (!x.is(Kind::Int))
-        return error(x.loc, DiagKind::non_constant_shape, extents.size(), n, std::string(diags_.sources().text(x.loc)));
+        return run_time_extent(x.loc, extents.size(), "`full`", std::string(diags_.sources().text(x.loc)));
       if (x.i < least_extent()) return error(x.loc, DiagKind::bad_extent, extents.size(), x.i);
       extents.push_back(x.i);
     }
-    return SV::make_value(value_as(v, ir::Type::tile(*t, extents), "full"), e.loc);
+    if (!tile_fits(extents, n, e.loc)) return SV::poison();
+    return SV::make_value(value_as(v, ir::Type::tile(*t, extents), "`full`"), e.loc);
   }
   if (n == "split") { // split(x, parts, axis) -> a tuple of equal parts
     if (!arity(2, 3)) return SV::poison();
@@ -157,10 +166,9 @@ SV Elaborator::builtin(const ast::Expr &e, bool &handled) {
     const std::vector<int64_t> &shape = x.v->type.shape;
     if (*axis < 0) *axis += int64_t(shape.size());
     if (*axis < 0 || *axis >= int64_t(shape.size()))
-      return error(e.loc, DiagKind::index_out_of_range, *axis, shape.size());
+      return error(e.args[2].value->loc, DiagKind::axis_range, *axis, n, x.describe(), shape.size());
     if (*parts < 1 || shape[size_t(*axis)] % *parts)
-      return error(e.loc, DiagKind::bad_check,
-                   fmt::format("an extent of {} has no {} equal parts", shape[size_t(*axis)], *parts));
+      return error(e.loc, DiagKind::unequal_parts, shape[size_t(*axis)], *parts);
     std::vector<int64_t> starts(shape.size(), 0), sizes = shape;
     sizes[size_t(*axis)] /= *parts;
     SV out = SV::make(Kind::Tuple, e.loc, [](SV &) {});
@@ -202,7 +210,8 @@ SV Elaborator::generator(const ast::Expr &e) {
   static const std::map<std::string, size_t> arity = {{"uniform", 2},  {"normal", 2},   {"bernoulli", 1},
                                                       {"integers", 2}, {"constant", 1}, {"edge", 0}};
   if (g.args.size() != arity.at(g.kind))
-    return error(e.loc, DiagKind::wrong_arity, e.text, arity.at(g.kind), g.args.size());
+    return error(e.loc, DiagKind::wrong_arity, e.text, argument_count(arity.at(g.kind), arity.at(g.kind)),
+                 g.args.size());
   g.param = fmt::format("random{}", generators_->size());
   DType t = e.text == "bernoulli"        ? DType::Bool
             : e.text == "integers"       ? DType::I64
@@ -244,7 +253,7 @@ SV Elaborator::inline_ptx(const ast::Expr &e) {
     } else if (a.name->text == "means") {
       means = a.value.get();
     } else if (a.name->text == "min_sm") {
-      auto v = const_int(*a.value, "min_sm");
+      auto v = const_int(*a.value, "`min_sm`");
       if (!v) return SV::poison();
       attrs.set("min_sm", *v);
       if (target_ && target_->sm < *v)
@@ -252,7 +261,8 @@ SV Elaborator::inline_ptx(const ast::Expr &e) {
     } else if (a.name->text == "effects") {
       SV v = expr(*a.value);
       if (!v.is(Kind::String) || (v.s != "pure" && v.s != "memory"))
-        return error(a.value->loc, DiagKind::bad_choice, "effects", e.text, "\"pure\", \"memory\"", v.describe());
+        return error(a.value->loc, DiagKind::bad_choice, "effects", e.text, "\"pure\", \"memory\"",
+                     v.is(Kind::String) ? v.s : v.describe());
       attrs.set("effects", v.s);
     } else {
       return error(a.name->loc, DiagKind::unknown_argument, e.text, a.name->text, "");
@@ -270,7 +280,8 @@ SV Elaborator::inline_ptx(const ast::Expr &e) {
     operands.push_back(v);
   }
   for (size_t i = 0; i < operands.size(); i++) {
-    operands[i] = value_as(SV::make_value(operands[i], args[i].loc), operands[i]->type.with_shape(shape), "inline_ptx");
+    operands[i] =
+        value_as(SV::make_value(operands[i], args[i].loc), operands[i]->type.with_shape(shape), "`inline_ptx`");
     if (!operands[i]) return SV::poison();
   }
   SV out = emit(OpKind::InlinePtx, operands, attrs, e.loc);
@@ -289,7 +300,7 @@ SV Elaborator::inline_ptx(const ast::Expr &e) {
   }
   b_.set_block(region);
   SV m = expr(*means);
-  ir::Value *r = m.is_poison() ? nullptr : value_as(m, ir::Type::scalar(attrs.dtype("dtype")), "means");
+  ir::Value *r = m.is_poison() ? nullptr : value_as(m, ir::Type::scalar(attrs.dtype("dtype")), "`means`");
   if (r) b_.create_typed(OpKind::Yield, {r}, {}, {}, e.loc);
   pop_scope();
   b_.set_block(outer);

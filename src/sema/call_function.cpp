@@ -47,7 +47,7 @@ SV Elaborator::call_function(const ast::Function &f, Scope *scope, const ast::Ex
                  f.kind == ast::FunctionKind::Kernel ? "kernels are launched"
                                                      : "references are called in verify blocks and references");
   for (const Call &c : calls_)
-    if (c.function == &f) return error(e.name_loc, DiagKind::recursion, e.text);
+    if (c.function == &f) return error(e.name_loc, DiagKind::recursion, e.text, "functions are inlined");
   // Arguments, in the caller's scope.
   std::vector<std::optional<SV>> args(f.params.size());
   bool failed = false;
@@ -67,7 +67,9 @@ SV Elaborator::call_function(const ast::Function &f, Scope *scope, const ast::Ex
     } else {
       next++;
     }
-    if (slot >= f.params.size()) return error(e.loc, DiagKind::wrong_arity, e.text, f.params.size(), e.args.size());
+    if (slot >= f.params.size())
+      return error(e.loc, DiagKind::wrong_arity, e.text, argument_count(f.params.size(), f.params.size()),
+                   e.args.size());
     args[slot] = expr(*a.value);
     failed |= args[slot]->is_poison();
   }
@@ -77,9 +79,18 @@ SV Elaborator::call_function(const ast::Function &f, Scope *scope, const ast::Ex
     size_t slot = i;
     if (g.name)
       for (slot = 0; slot < f.generics.size() && f.generics[slot].name.text != g.name->text; slot++) {}
-    if (slot >= f.generics.size())
-      return error(g.value->loc, DiagKind::unknown_parameter, e.text, g.name ? g.name->text : fmt::format("#{}", i),
-                   "");
+    if (slot >= f.generics.size() && !g.name)
+      return error(g.value->loc, DiagKind::wrong_arity, e.text,
+                   counted(int64_t(f.generics.size()), "compile-time parameter"), e.generics.size());
+    if (slot >= f.generics.size()) {
+      std::vector<std::string> names;
+      for (const ast::GenericParam &p : f.generics) names.push_back(p.name.text);
+      std::string near = nearest_name(g.name->text, names);
+      return error(g.name->loc, DiagKind::unknown_parameter, e.text, g.name->text,
+                   near.empty() ? "" : "; did you mean `" + near + "`?");
+    }
+    if (generics.count(f.generics[slot].name.text))
+      return error(g.value->loc, DiagKind::repeated_argument, f.generics[slot].name.text, e.text);
     SV v = expr(*g.value);
     failed |= v.is_poison();
     generics[f.generics[slot].name.text] = v;
@@ -134,7 +145,7 @@ SV Elaborator::call_function(const ast::Function &f, Scope *scope, const ast::Ex
       if (n == "int" || n == "bool" || n == "type") {
         // compile-time or run-time integers, bools: taken as they are
       } else if (auto t = type(*p.type)) {
-        v = SV::make_value(value_as(v, *t, p.name.text.c_str()), v.loc);
+        v = SV::make_value(value_as(v, *t, quoted(p.name.text)), v.loc);
       } else {
         return finish();
       }
@@ -146,23 +157,25 @@ SV Elaborator::call_function(const ast::Function &f, Scope *scope, const ast::Ex
       if (v.is(Kind::Value) && v.v->type.shape != t->shape) {
         for (size_t d = 0; d < t->shape.size(); d++)
           if (v.v->type.rank() == t->rank() && v.v->type.shape[d] != t->shape[d]) {
-            error(v.loc, DiagKind::shape_mismatch, p.name.text, ir::shape_str(v.v->type.shape), ir::shape_str(t->shape),
-                  d, v.v->type.shape[d], t->shape[d]);
+            error(v.loc, DiagKind::shape_mismatch, quoted(p.name.text), ir::shape_str(v.v->type.shape),
+                  ir::shape_str(t->shape), d, v.v->type.shape[d], t->shape[d]);
             return finish();
           }
       }
-      v = SV::make_value(value_as(v, *t, p.name.text.c_str()), v.loc);
+      v = SV::make_value(value_as(v, *t, quoted(p.name.text)), v.loc);
     }
     if (v.is_poison()) return finish();
     define(p.name, v);
   }
   returned_.reset();
+  int64_t errors = diags_.error_count();
   block(f.body);
   std::optional<std::vector<SV>> results = std::move(returned_);
   if (results) {
     for (SV &r : *results) r.loc = e.loc;
     if (!f.results.empty() && f.results.size() != results->size()) {
-      error(f.name.loc, DiagKind::result_count, f.name.text, results->size(), f.results.size());
+      error(f.name.loc, DiagKind::result_count, f.name.text, counted(int64_t(results->size()), "value"),
+            f.results.size());
       return finish();
     }
     for (size_t i = 0; i < f.results.size(); i++)
@@ -171,7 +184,7 @@ SV Elaborator::call_function(const ast::Function &f, Scope *scope, const ast::Ex
             (f.results[i].type->name.text == "int" || f.results[i].type->name.text == "bool"))
           continue;
         if (auto t = tile_type(*f.results[i].type))
-          (*results)[i] = SV::make_value(value_as((*results)[i], *t, "result"), e.loc);
+          (*results)[i] = SV::make_value(value_as((*results)[i], *t, "the result"), e.loc);
       }
     if (results->size() == 1)
       out = (*results)[0];
@@ -179,7 +192,7 @@ SV Elaborator::call_function(const ast::Function &f, Scope *scope, const ast::Ex
       out = SV::make(Kind::Tuple, e.loc, [&](SV &s) { s.elements = std::move(*results); });
     if (out.is(Kind::Tuple) && out.elements.empty()) out = SV::effect(e.loc);
   } else if (!f.results.empty()) {
-    if (!diags_.has_errors()) error(f.name.loc, DiagKind::missing_return, f.name.text);
+    if (diags_.error_count() == errors) error(f.name.loc, DiagKind::missing_return, f.name.text);
   } else {
     out = SV::effect(e.loc);
   }

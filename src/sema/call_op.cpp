@@ -59,9 +59,7 @@ SV Elaborator::call_op(const std::vector<OpKind> &kinds, const ast::Expr &e) {
       if (!seen.insert(a.name->text).second)
         return error(a.name->loc, DiagKind::repeated_argument, a.name->text, e.text);
     }
-    std::string count =
-        required == params.size() ? fmt::format("{}", required) : fmt::format("{} to {}", required, params.size());
-    return error(e.loc, DiagKind::wrong_arity, e.text, count, e.args.size());
+    return error(e.loc, DiagKind::wrong_arity, e.text, argument_count(required, params.size()), e.args.size());
   }
   std::string forms;
   for (OpKind k : kinds) forms += (forms.empty() ? "" : "; ") + std::string(ir::def(k).signature.s);
@@ -123,8 +121,8 @@ SV Elaborator::apply_op(OpKind kind, const ast::Expr &e, std::vector<const ast::
                     p.kind == PK::Bool ? int64_t(p.default_text == "true") : int64_t(std::stoll(p.default_text)));
         break;
       }
-      auto v = p.kind == PK::Int ? const_int(*a, p.name.c_str()) : [&]() -> std::optional<int64_t> {
-        auto b = const_bool(*a, p.name.c_str());
+      auto v = p.kind == PK::Int ? const_int(*a, quoted(p.name)) : [&]() -> std::optional<int64_t> {
+        auto b = const_bool(*a, quoted(p.name));
         return b ? std::optional<int64_t>(*b) : std::nullopt;
       }();
       if (!v)
@@ -141,7 +139,7 @@ SV Elaborator::apply_op(OpKind kind, const ast::Expr &e, std::vector<const ast::
       if (v.is(Kind::Tuple))
         for (const SV &x : v.elements) {
           if (!x.is(Kind::Int)) {
-            error(x.loc, DiagKind::not_constant, p.name);
+            error(x.loc, DiagKind::not_constant, quoted(p.name));
             failed = true;
             break;
           }
@@ -225,10 +223,10 @@ SV Elaborator::apply_op(OpKind kind, const ast::Expr &e, std::vector<const ast::
     bool writes = false;
     for (int8_t k = 0; k < d.effects.count; k++)
       writes |= d.effects.list[k].operand == 0 && d.effects.list[k].access != ir::Access::Read;
-    if (writes) written.insert(tensor);
+    if (writes) written.emplace(tensor, e.loc);
     for (size_t i = 0; i < values.size(); i++) {
       const std::string &p = params[owners[i]].name;
-      ir::Value *v = value_as(values[i], ir::Type::tile(p == "mask" ? DType::Bool : t, mem.shape), p.c_str());
+      ir::Value *v = value_as(values[i], ir::Type::tile(p == "mask" ? DType::Bool : t, mem.shape), quoted(p));
       if (!v) return SV::poison();
       operands.push_back(v);
       locs.push_back(values[i].loc);
@@ -258,7 +256,7 @@ SV Elaborator::apply_op(OpKind kind, const ast::Expr &e, std::vector<const ast::
     for (size_t i = first + 1; i < operands.size(); i++)
       if (operands[i]->type.dtype != operands[first]->type.dtype)
         return error(e.loc, DiagKind::dtype_mismatch, e.text, operands[first]->type.str(), operands[i]->type.str(),
-                     dtype_name(operands[first]->type.dtype));
+                     dtype_name(common_dtype(operands[first]->type.dtype, operands[i]->type.dtype)));
     std::vector<int64_t> shape;
     for (ir::Value *v : operands) {
       const std::vector<int64_t> &s = v->type.shape;
@@ -266,7 +264,7 @@ SV Elaborator::apply_op(OpKind kind, const ast::Expr &e, std::vector<const ast::
       for (size_t k = 0; k < s.size(); k++) {
         int64_t &x = shape[shape.size() - s.size() + k];
         if (x != 1 && s[k] != 1 && x != s[k])
-          return error(e.loc, DiagKind::shape_mismatch, e.text, ir::shape_str(operands[0]->type.shape),
+          return error(e.loc, DiagKind::shape_mismatch, quoted(e.text), ir::shape_str(operands[0]->type.shape),
                        ir::shape_str(s), k, x, s[k]);
         if (x == 1) x = s[k];
       }

@@ -5,6 +5,7 @@
 #include "ir/builder.h"
 #include "sema/program.h"
 #include "sema/value.h"
+#include "support/diag_kinds.h"
 #include <map>
 #include <set>
 
@@ -32,6 +33,7 @@ public:
     bool initialised = true;
     SourceLoc loc;
     std::optional<ir::Type> declared;
+    SourceLoc assigned = {}; // the last assignment
   };
   void push_scope() { scopes_.emplace_back(); }
   void pop_scope() { scopes_.pop_back(); }
@@ -45,14 +47,14 @@ public:
 
   // ---- expressions (elaborate_expr.cpp, index.cpp, call.cpp)
   SV expr(const ast::Expr &e);
-  std::optional<int64_t> const_int(const ast::Expr &e, const char *what);
-  std::optional<bool> const_bool(const ast::Expr &e, const char *what);
+  std::optional<int64_t> const_int(const ast::Expr &e, const std::string &what);
+  std::optional<bool> const_bool(const ast::Expr &e, const std::string &what);
   std::optional<DType> dtype_of(const ast::Name &name); // a dtype or a generic type parameter
   // A tile or scalar of the IR; numbers take dtype `want`, or i32 / the default float.
   ir::Value *value(const SV &v, std::optional<DType> want = std::nullopt);
   ir::Value *convert_shape(ir::Value *v, const std::vector<int64_t> &shape, SourceLoc loc); // broadcast; shapes fit
   // value() converted to a type: numbers and scalars are broadcast, dtypes must agree. Null after an error.
-  ir::Value *value_as(const SV &v, const ir::Type &type, const char *what);
+  ir::Value *value_as(const SV &v, const ir::Type &type, const std::string &what);
   std::optional<ir::Type> type(const ast::Type &t);      // tile and scalar types
   std::optional<ir::Type> tile_type(const ast::Type &t); // also a tensor type, as the tile that holds all of it
 
@@ -68,14 +70,18 @@ public:
     generators_ = calls, generator_shape_ = std::move(shape), generator_dtype_ = dtype;
   }
 
-  std::set<std::string> size_symbols;  // names that size() may leave symbolic
-  std::set<const ir::Value *> written; // tensors that a store or an atomic names
+  std::set<std::string> size_symbols;             // names that size() may leave symbolic
+  std::map<const ir::Value *, SourceLoc> written; // tensors that a store or an atomic names, and where the first does
 
 private:
   template <typename... Args> SV error(SourceLoc loc, DiagKind kind, const Args &...args) {
     note_calls(diags_.report(loc, kind, args...));
     return SV::poison();
   }
+  // A dim of a tile whose extent is known only at run time; the message says how to make it a compile-time one.
+  SV run_time_extent(SourceLoc loc, size_t dim, const std::string &what, const std::string &extent);
+  // False after a report: a tile that no kernel can have.
+  bool tile_fits(const std::vector<int64_t> &shape, const std::string &name, SourceLoc loc);
   void note_calls(Diagnostic &d);
   void note_calls_since(int64_t errors); // after inference reported at most one error
 
@@ -90,11 +96,16 @@ private:
   void assign_to(const ast::Expr &target, SV value);
   Flow if_stmt(const std::vector<ast::StmtPtr> &stmts, size_t &index);
   void for_stmt(const ast::Stmt &s);
+  void check_only(const ast::Stmt &s); // the body of a loop whose range has an error, for its own errors
   void while_stmt(const ast::Stmt &s);
   Flow return_stmt(const ast::Stmt &s);
   // Loop-carried and branch-merged variables: those assigned in `bodies` that exist outside.
   std::vector<std::string> carried(std::initializer_list<const std::vector<ast::StmtPtr> *> bodies);
   ir::Value *carried_value(const std::string &name);
+  // Variables without a value that `bodies` assign. After a loop they have none again; after an `if` they have one
+  // where both branches give it.
+  std::vector<std::string> unset(std::initializer_list<const std::vector<ast::StmtPtr> *> bodies);
+  void forget(const std::vector<std::string> &names);
   void yield(const std::vector<std::string> &names, const std::vector<ir::Value *> &entry, const char *what,
              SourceLoc loc);
 
@@ -175,6 +186,12 @@ private:
   DType generator_dtype_ = DType::F64;
   std::map<std::string, SV> const_cache_;
 };
+
+// What two operands of unlike dtypes are best converted to: the float, or the wider of the two.
+DType common_dtype(DType a, DType b);
+// "2 arguments", "1 to 3 arguments"
+std::string argument_count(size_t least, size_t most);
+inline std::string quoted(const std::string &name) { return "`" + name + "`"; }
 
 // The names assigned in a body, nested blocks included.
 void assigned_names(const std::vector<ast::StmtPtr> &stmts, std::set<std::string> &out);

@@ -1,5 +1,4 @@
 // Expressions: names, operators, constants; everything but indexing and calls.
-#include "ir/size_expr.h"
 #include "ir/target.h"
 #include "sema/elaborate.h"
 #include <algorithm>
@@ -96,33 +95,47 @@ ir::Value *Elaborator::convert_shape(ir::Value *v, const std::vector<int64_t> &s
   return emit(OpKind::Broadcast, {v}, ir::Attrs::one("shape", shape), loc).v;
 }
 
-ir::Value *Elaborator::value_as(const SV &v, const ir::Type &type, const char *what) {
+ir::Value *Elaborator::value_as(const SV &v, const ir::Type &type, const std::string &what) {
   ir::Value *x = value(v, type.dtype);
   if (!x) return nullptr;
   if (x->type.dtype != type.dtype) {
-    error(v.loc, DiagKind::dtype_mismatch, what, x->type.str(), type.str(), dtype_name(type.dtype));
+    error(v.loc, DiagKind::wrong_dtype, what, type.str(), x->type.str(), dtype_name(type.dtype));
     return nullptr;
   }
   if (x->type.shape == type.shape) return x;
   if (x->type.rank() <= type.rank()) {
     int64_t shift = type.rank() - x->type.rank();
-    bool fits = true;
-    for (int64_t d = 0; d < x->type.rank(); d++)
-      fits &= x->type.shape[d] == 1 || x->type.shape[d] == type.shape[d + shift];
-    if (fits) return convert_shape(x, type.shape, v.loc);
+    int64_t d = 0;
+    while (d < x->type.rank() && (x->type.shape[d] == 1 || x->type.shape[d] == type.shape[d + shift])) d++;
+    if (d == x->type.rank()) return convert_shape(x, type.shape, v.loc);
+    if (shift == 0) {
+      error(v.loc, DiagKind::shape_mismatch, what, ir::shape_str(x->type.shape), ir::shape_str(type.shape), d,
+            x->type.shape[d], type.shape[d]);
+      return nullptr;
+    }
   }
   error(v.loc, DiagKind::type_mismatch, type.str(), x->type.str());
   return nullptr;
 }
 
-std::optional<int64_t> Elaborator::const_int(const ast::Expr &e, const char *what) {
+SV Elaborator::run_time_extent(SourceLoc loc, size_t dim, const std::string &what, const std::string &extent) {
+  bool size = std::find(fn_.sizes.begin(), fn_.sizes.end(), extent) != fn_.sizes.end();
+  std::string advice =
+      size ? fmt::format("put `{}` in <> of the kernel", extent) : "use a compile-time length, as in `start :+ length`";
+  return error(loc, DiagKind::non_constant_shape, dim, what, extent, advice);
+}
+
+std::optional<int64_t> Elaborator::const_int(const ast::Expr &e, const std::string &what) {
   SV v = expr(e);
   if (v.is(Kind::Int)) return v.i;
-  if (!v.is_poison()) error(e.loc, DiagKind::not_constant, what);
+  if (v.is(Kind::Value) || v.is(Kind::Tensor) || v.is(Kind::View))
+    error(e.loc, DiagKind::not_constant, what);
+  else if (!v.is_poison())
+    error(e.loc, DiagKind::type_mismatch, "an integer as " + what, v.describe());
   return std::nullopt;
 }
 
-std::optional<bool> Elaborator::const_bool(const ast::Expr &e, const char *what) {
+std::optional<bool> Elaborator::const_bool(const ast::Expr &e, const std::string &what) {
   SV v = expr(e);
   if (v.is(Kind::Bool) || v.is(Kind::Int)) return v.i != 0;
   if (!v.is_poison()) error(e.loc, DiagKind::not_constant, what);
@@ -134,7 +147,12 @@ std::optional<DType> Elaborator::dtype_of(const ast::Name &n) {
   if (Var *v = lookup(n.text); v && v->value.is(Kind::DType)) return v->value.dtype;
   std::vector<std::string> names;
   for (DType t : all_dtypes()) names.emplace_back(dtype_name(t));
-  std::string near = nearest_name(n.text, names);
+  static const std::map<std::string, std::string> elsewhere = {
+      {"float", "f32"},   {"double", "f64"},    {"half", "f16"},   {"float16", "f16"}, {"float32", "f32"},
+      {"float64", "f64"}, {"bfloat16", "bf16"}, {"int8", "i8"},    {"int16", "i16"},   {"int32", "i32"},
+      {"int64", "i64"},   {"uint8", "u8"},      {"uint16", "u16"}, {"uint32", "u32"},  {"uint64", "u64"}};
+  auto alias = elsewhere.find(n.text);
+  std::string near = alias != elsewhere.end() ? alias->second : nearest_name(n.text, names);
   error(n.loc, DiagKind::unknown_type, n.text, near.empty() ? "" : "; did you mean `" + near + "`?");
   return std::nullopt;
 }
@@ -157,13 +175,17 @@ std::optional<ir::Type> Elaborator::tile_type(const ast::Type &t) {
   auto d = dtype_of(t.element);
   std::vector<int64_t> shape;
   for (const ast::ExprPtr &e : t.dims) {
-    auto n = const_int(*e, "a tile's extent");
-    if (!n) return std::nullopt;
-    if (*n < least_extent()) {
-      error(e->loc, DiagKind::bad_extent, shape.size(), *n);
+    SV n = expr(*e);
+    if (n.is_poison()) return std::nullopt;
+    if (!n.is(Kind::Int)) {
+      run_time_extent(e->loc, shape.size(), "the tile", std::string(diags_.sources().text(e->loc)));
       return std::nullopt;
     }
-    shape.push_back(*n);
+    if (n.i < least_extent()) {
+      error(e->loc, DiagKind::bad_extent, shape.size(), n.i);
+      return std::nullopt;
+    }
+    shape.push_back(n.i);
   }
   return d ? std::optional(ir::Type::tile(*d, shape)) : std::nullopt;
 }
@@ -198,6 +220,16 @@ SV Elaborator::expr(const ast::Expr &e) {
   return SV::poison();
 }
 
+DType common_dtype(DType a, DType b) {
+  if (is_float(a) != is_float(b)) return is_float(a) ? a : b;
+  return dtype_bits(a) >= dtype_bits(b) ? a : b;
+}
+
+std::string argument_count(size_t least, size_t most) {
+  std::string count = least == most ? fmt::format("{}", least) : fmt::format("{} to {}", least, most);
+  return count + (most == 1 ? " argument" : " arguments");
+}
+
 std::vector<std::string> Elaborator::visible_names() {
   std::vector<std::string> out;
   for (size_t i = scope_base_; i < scopes_.size(); i++)
@@ -219,7 +251,8 @@ SV Elaborator::name(const ast::Expr &e) {
     auto [node, scope] = it->second;
     std::string key = fmt::format("{}", fmt::ptr(node));
     if (auto c = const_cache_.find(key); c != const_cache_.end()) {
-      if (c->second.is(Kind::None)) return error(e.loc, DiagKind::recursion, e.text);
+      if (c->second.is(Kind::None))
+        return error(e.loc, DiagKind::recursion, e.text, "a constant needs a value before it is used");
       SV out = c->second;
       out.loc = e.loc;
       return out;
@@ -243,7 +276,7 @@ SV Elaborator::name(const ast::Expr &e) {
   if (e.text == "pi") return SV::make_float(M_PI, e.loc);
   if (auto t = parse_dtype(e.text)) return SV::make(Kind::DType, e.loc, [&](SV &s) { s.dtype = *t; });
   if (file_->functions.count(e.text) || !ir::find_source_ops(e.text).empty())
-    return error(e.loc, DiagKind::not_callable, e.text, "it is a function; call it");
+    return error(e.loc, DiagKind::not_a_value, "function " + quoted(e.text));
   std::string near = nearest_name(e.text, visible_names());
   return error(e.loc, DiagKind::unknown_name, e.text, near.empty() ? "" : "; did you mean `" + near + "`?");
 }
@@ -364,7 +397,8 @@ SV Elaborator::binary(BinaryOp op, SV a, SV b, SourceLoc loc) {
   if (a.is(Kind::Tuple) || b.is(Kind::Tuple)) { // elementwise; a single value meets every element
     size_t n = a.is(Kind::Tuple) ? a.elements.size() : b.elements.size();
     if (a.is(Kind::Tuple) && b.is(Kind::Tuple) && a.elements.size() != b.elements.size())
-      return error(loc, DiagKind::wrong_tuple, a.elements.size(), b.elements.size());
+      return error(loc, DiagKind::wrong_tuple, counted(int64_t(a.elements.size()), "element"),
+                   counted(int64_t(b.elements.size()), "element"));
     SV out = SV::make(Kind::Tuple, loc, [](SV &) {});
     for (size_t i = 0; i < n; i++)
       out.elements.push_back(
@@ -388,8 +422,8 @@ SV Elaborator::binary(BinaryOp op, SV a, SV b, SourceLoc loc) {
     } else if (x->type.dtype == DType::I64 && y->type.dtype == DType::I32 && y->type.is_scalar()) {
       y = widen(y);
     } else {
-      DType wider = dtype_bits(x->type.dtype) >= dtype_bits(y->type.dtype) ? x->type.dtype : y->type.dtype;
-      return error(loc, DiagKind::dtype_mismatch, ast::spelling(op), x->type.str(), y->type.str(), dtype_name(wider));
+      return error(loc, DiagKind::dtype_mismatch, ast::spelling(op), x->type.str(), y->type.str(),
+                   dtype_name(common_dtype(x->type.dtype, y->type.dtype)));
     }
   }
   // numpy's broadcasting: dims from the right, extent 1 fits everything.
@@ -399,7 +433,7 @@ SV Elaborator::binary(BinaryOp op, SV a, SV b, SourceLoc loc) {
     int64_t dx = d - (rank - x->type.rank()), dy = d - (rank - y->type.rank());
     int64_t ex = dx < 0 ? 1 : x->type.shape[dx], ey = dy < 0 ? 1 : y->type.shape[dy];
     if (ex != ey && ex != 1 && ey != 1)
-      return error(loc, DiagKind::shape_mismatch, ast::spelling(op), ir::shape_str(x->type.shape),
+      return error(loc, DiagKind::shape_mismatch, quoted(ast::spelling(op)), ir::shape_str(x->type.shape),
                    ir::shape_str(y->type.shape), d, ex, ey);
     shape[size_t(d)] = ex == 1 ? ey : ex;
   }
@@ -426,7 +460,7 @@ SV Elaborator::ternary(const ast::Expr &e) {
   if (!x || !y || !k) return SV::poison();
   std::vector<int64_t> shape = x->type.rank() >= y->type.rank() ? x->type.shape : y->type.shape;
   if (k->type.rank() > int64_t(shape.size())) shape = k->type.shape;
-  auto fit = [&](ir::Value *v) { return value_as(SV::make_value(v, e.loc), v->type.with_shape(shape), "? :"); };
+  auto fit = [&](ir::Value *v) { return value_as(SV::make_value(v, e.loc), v->type.with_shape(shape), "`? :`"); };
   x = fit(x);
   y = fit(y);
   k = fit(k);
@@ -480,85 +514,39 @@ SV Elaborator::range(const ast::Expr &e) {
   return out;
 }
 
+bool Elaborator::tile_fits(const std::vector<int64_t> &shape, const std::string &name, SourceLoc loc) {
+  if (reference()) return true;
+  if (int64_t(shape.size()) > max_rank) return error(loc, DiagKind::tile_rank, name, shape.size()), false;
+  int64_t elements = 1;
+  for (int64_t n : shape)
+    if (__builtin_mul_overflow(elements, n, &elements) || elements > ir::kMaxTileElements)
+      return error(loc, DiagKind::tile_too_large, name, ir::shape_str(shape), ir::kMaxTileElements), false;
+  return true;
+}
+
 // zeros<f32>[BM, BN], ones<f32>[N], full is a call.
 SV Elaborator::shaped(const ast::Expr &e) {
+  if (std::string near = nearest_name(e.text, {"zeros", "ones"}); e.text != near && !near.empty())
+    return error(e.name_loc, DiagKind::unknown_name, e.text, "; did you mean `" + near + "`?");
   if (e.text != "zeros" && e.text != "ones")
     return error(e.name_loc, DiagKind::not_callable, e.text, "`name<T>[...]` makes a tile only for zeros and ones");
   if (e.generics.size() != 1 || e.generics[0].value->kind != ExprKind::Name)
-    return error(e.loc, DiagKind::wrong_arity, e.text, "one type in <> and", e.generics.size());
+    return error(e.loc, DiagKind::wrong_arity, e.text, "one type in <>", e.generics.size());
   auto t = dtype_of({e.generics[0].value->text, e.generics[0].value->loc});
   if (!t) return SV::poison();
   std::vector<int64_t> shape;
   for (const ast::ExprPtr &d : e.operands) {
     SV v = expr(*d);
     if (v.is_poison()) return v;
-    if (!v.is(Kind::Int)) {
-      std::string text(diags_.sources().text(d->loc));
-      return error(d->loc, DiagKind::non_constant_shape, shape.size(), e.text, text);
-    }
+    if (!v.is(Kind::Int))
+      return run_time_extent(d->loc, shape.size(), "`" + e.text + "`", std::string(diags_.sources().text(d->loc)));
     if (v.i < least_extent()) return error(d->loc, DiagKind::bad_extent, shape.size(), v.i);
     shape.push_back(v.i);
   }
+  if (!tile_fits(shape, e.text, e.loc)) return SV::poison();
   SV number = SV::make_int(e.text == "ones", e.loc);
   if (is_bool(*t)) number = SV::make_bool(e.text == "ones", e.loc);
-  return SV::make_value(value_as(number, ir::Type::tile(*t, shape), e.text.c_str()), e.loc);
-}
-
-std::optional<ir::SizeExpr> Elaborator::size(const ast::Expr &e) {
-  using S = ir::SizeExpr;
-  auto pair = [&](const ast::Expr &x, const ast::Expr &y, S::Op op) -> std::optional<S> {
-    auto a = size(x), b = size(y);
-    if (!a || !b) return std::nullopt;
-    return S::make(op, *a, *b);
-  };
-  switch (e.kind) {
-  case ExprKind::Int: return S::constant(e.int_value);
-  case ExprKind::Name:
-    if (Var *v = lookup(e.text); v && v->value.is(Kind::Int))
-      return S::constant(v->value.i);
-    else if (v && v->value.is(Kind::Bool))
-      return S::constant(v->value.i);
-    if (size_symbols.count(e.text)) return S::symbol(e.text);
-    if (SV v = name(e); v.is(Kind::Int))
-      return S::constant(v.i);
-    else if (!v.is_poison())
-      error(e.loc, DiagKind::not_constant, "a size");
-    return std::nullopt;
-  case ExprKind::Unary:
-    if (e.unary == ast::UnaryOp::Neg) {
-      auto a = size(*e.operands[0]);
-      return a ? std::optional(S::make(S::Op::Sub, S::constant(0), *a)) : std::nullopt;
-    }
-    if (e.unary == ast::UnaryOp::Not) {
-      auto a = size(*e.operands[0]);
-      return a ? std::optional(S::make(S::Op::Not, *a, *a)) : std::nullopt;
-    }
-    break;
-  case ExprKind::Binary: {
-    static const std::map<BinaryOp, S::Op> ops = {
-        {BinaryOp::Add, S::Op::Add}, {BinaryOp::Sub, S::Op::Sub}, {BinaryOp::Mul, S::Op::Mul},
-        {BinaryOp::Div, S::Op::Div}, {BinaryOp::Rem, S::Op::Rem}, {BinaryOp::Eq, S::Op::Eq},
-        {BinaryOp::Ne, S::Op::Ne},   {BinaryOp::Lt, S::Op::Lt},   {BinaryOp::Le, S::Op::Le},
-        {BinaryOp::Gt, S::Op::Gt},   {BinaryOp::Ge, S::Op::Ge},   {BinaryOp::And, S::Op::And},
-        {BinaryOp::Or, S::Op::Or}};
-    if (auto it = ops.find(e.binary); it != ops.end()) return pair(*e.operands[0], *e.operands[1], it->second);
-    break;
-  }
-  case ExprKind::Call:
-    if (e.operands.empty() && e.args.size() == 2) {
-      if (e.text == "cdiv") return pair(*e.args[0].value, *e.args[1].value, S::Op::CDiv);
-      if (e.text == "min") return pair(*e.args[0].value, *e.args[1].value, S::Op::Min);
-      if (e.text == "max") return pair(*e.args[0].value, *e.args[1].value, S::Op::Max);
-    }
-    break;
-  default: break;
-  }
-  // Anything else must be a compile-time integer.
-  SV v = expr(e);
-  if (v.is(Kind::Int) || v.is(Kind::Bool)) return S::constant(v.i);
-  if (!v.is_poison())
-    error(e.loc, DiagKind::bad_check, "a size is made of sizes, integers, + - * / %, comparisons, cdiv, min and max");
-  return std::nullopt;
+  return SV::make_value(value_as(number, ir::Type::tile(*t, shape), quoted(e.text)), e.loc);
 }
 
 } // namespace tkc::sema

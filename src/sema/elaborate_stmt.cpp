@@ -1,5 +1,6 @@
 // Statements: bindings, assignment, structured control flow.
 #include "sema/elaborate.h"
+#include <array>
 
 namespace tkc::sema {
 
@@ -8,8 +9,10 @@ using ir::OpKind;
 using Kind = SV::Kind;
 
 void Elaborator::note_calls(Diagnostic &d) {
-  for (size_t i = calls_.size(); i-- > 0;)
-    d.notes.push_back({calls_[i].loc, fmt::format("in this call of `{}`", calls_[i].function->name.text)});
+  for (size_t i = calls_.size(); i-- > 0;) {
+    bool itself = calls_[i].loc.file == d.loc.file && calls_[i].loc.begin == d.loc.begin;
+    if (!itself) d.notes.push_back({calls_[i].loc, fmt::format("in this call of `{}`", calls_[i].function->name.text)});
+  }
 }
 
 void Elaborator::note_calls_since(int64_t errors) {
@@ -44,8 +47,10 @@ std::optional<std::vector<SV>> Elaborator::body(const std::vector<ast::StmtPtr> 
 
 Elaborator::Flow Elaborator::block(const std::vector<ast::StmtPtr> &stmts) {
   for (size_t i = 0; i < stmts.size();) {
+    bool is_return = stmts[i]->kind == StmtKind::Return;
     if (statement(stmts, i).returned) {
-      if (i < stmts.size())
+      // After a compile-time `if` that returns, the rest belongs to another variant.
+      if (is_return && i < stmts.size())
         error(stmts[i]->loc, DiagKind::misplaced_return, "comes before this statement, which is never reached");
       return {true};
     }
@@ -103,7 +108,7 @@ void Elaborator::let(const ast::Stmt &s) {
   if (v.is(Kind::Effect)) v = error(s.value->loc, DiagKind::not_a_value, "this call");
   if (declared && !v.is_poison()) {
     // A declared scalar constant stays a compile-time value unless it is a variable.
-    v = SV::make_value(value_as(v, *declared, "value"), s.value->loc);
+    v = SV::make_value(value_as(v, *declared, "the value"), s.value->loc);
   }
   if (s.targets.size() == 1) {
     define(s.targets[0], std::move(v), s.is_var);
@@ -112,7 +117,8 @@ void Elaborator::let(const ast::Stmt &s) {
   }
   if (!v.is(Kind::Tuple) || v.elements.size() != s.targets.size()) {
     if (!v.is_poison())
-      error(s.loc, DiagKind::wrong_tuple, s.targets.size(), v.is(Kind::Tuple) ? v.elements.size() : size_t(1));
+      error(s.loc, DiagKind::wrong_tuple, counted(int64_t(s.targets.size()), "name"),
+            counted(v.is(Kind::Tuple) ? int64_t(v.elements.size()) : 1, "value"));
     for (const ast::Name &n : s.targets) define(n, SV::poison(), s.is_var);
     return;
   }
@@ -130,8 +136,8 @@ void Elaborator::assign_to(const ast::Expr &target, SV v) {
   if (target.kind == ast::ExprKind::Tuple) {
     if (v.is_poison()) return;
     if (!v.is(Kind::Tuple) || v.elements.size() != target.operands.size()) {
-      error(target.loc, DiagKind::wrong_tuple, target.operands.size(),
-            v.is(Kind::Tuple) ? v.elements.size() : size_t(1));
+      error(target.loc, DiagKind::wrong_tuple, counted(int64_t(target.operands.size()), "name"),
+            counted(v.is(Kind::Tuple) ? int64_t(v.elements.size()) : 1, "value"));
       return;
     }
     for (size_t i = 0; i < target.operands.size(); i++) assign_to(*target.operands[i], v.elements[i]);
@@ -153,10 +159,11 @@ void Elaborator::assign_to(const ast::Expr &target, SV v) {
     return;
   }
   if (target.kind == ast::ExprKind::Name) {
-    if (var->declared && !v.is_poison()) v = SV::make_value(value_as(v, *var->declared, "value"), target.loc);
+    if (var->declared && !v.is_poison()) v = SV::make_value(value_as(v, *var->declared, "the value"), target.loc);
     if (v.is(Kind::Value) && v.v->name.empty()) v.v->name = base.text;
     var->value = std::move(v);
     var->initialised = true;
+    var->assigned = target.loc;
     return;
   }
   if (!var->initialised) {
@@ -171,7 +178,7 @@ void Elaborator::assign_to(const ast::Expr &target, SV v) {
   ir::Value *whole = var->value.v;
   TileAccess a = tile_access(target, whole, false);
   if (!a.ok) return;
-  ir::Value *part = value_as(v, ir::Type::tile(whole->type.dtype, a.result_shape), "assigned value");
+  ir::Value *part = value_as(v, ir::Type::tile(whole->type.dtype, a.result_shape), "the value");
   if (!part) return;
   if (a.result_shape != a.sizes) {
     ir::Attrs attrs;
@@ -215,9 +222,27 @@ std::vector<std::string> Elaborator::carried(std::initializer_list<const std::ve
   return out;
 }
 
+std::vector<std::string> Elaborator::unset(std::initializer_list<const std::vector<ast::StmtPtr> *> bodies) {
+  std::set<std::string> names;
+  for (const auto *b : bodies) assigned_names(*b, names);
+  std::vector<std::string> out;
+  for (const std::string &n : names)
+    if (Var *v = lookup(n); v && v->is_var && !v->initialised) out.push_back(n);
+  return out;
+}
+
+void Elaborator::forget(const std::vector<std::string> &names) {
+  for (const std::string &n : names) {
+    Var *v = lookup(n);
+    if (v->initialised && v->value.is_poison()) continue; // an error was reported; uses stay silent
+    v->initialised = false;
+    v->value = SV::poison();
+  }
+}
+
 ir::Value *Elaborator::carried_value(const std::string &name) {
   Var *v = lookup(name);
-  ir::Value *x = v->declared ? value_as(v->value, *v->declared, "value") : value(v->value);
+  ir::Value *x = v->declared ? value_as(v->value, *v->declared, "the value") : value(v->value);
   return x;
 }
 
@@ -232,15 +257,17 @@ void Elaborator::yield(const std::vector<std::string> &names, const std::vector<
       continue;
     }
     if (var->value.is_number()) {
-      x = value_as(var->value, entry[i]->type, "value");
+      x = value_as(var->value, entry[i]->type, "the value");
     } else if (var->value.is(Kind::Value)) {
       x = var->value.v;
       if (x->type != entry[i]->type) {
-        error(loc, DiagKind::carried_type, names[i], what, entry[i]->type.str(), x->type.str());
+        error(var->assigned.valid() ? var->assigned : loc, DiagKind::carried_type, names[i], what, entry[i]->type.str(),
+              x->type.str());
         x = nullptr;
       }
     } else {
-      error(loc, DiagKind::carried_type, names[i], what, entry[i]->type.str(), var->value.describe());
+      error(var->assigned.valid() ? var->assigned : loc, DiagKind::carried_type, names[i], what, entry[i]->type.str(),
+            var->value.describe());
       x = nullptr;
     }
     out.push_back(x ? x : entry[i]);
@@ -252,12 +279,13 @@ Elaborator::Flow Elaborator::if_stmt(const std::vector<ast::StmtPtr> &stmts, siz
   const ast::Stmt &s = *stmts[index++];
   SV cond = expr(*s.value);
   if (cond.is_poison()) { // both branches are still checked
-    push_scope();
-    block(s.body);
-    pop_scope();
-    push_scope();
-    block(s.else_body);
-    pop_scope();
+    std::vector<std::string> fresh = unset({&s.body, &s.else_body});
+    for (const auto *branch : {&s.body, &s.else_body}) {
+      push_scope();
+      block(*branch);
+      pop_scope();
+    }
+    for (const std::string &n : fresh) lookup(n)->value = SV::poison(), lookup(n)->initialised = true;
     return {};
   }
   if (cond.is_number()) {
@@ -274,6 +302,7 @@ Elaborator::Flow Elaborator::if_stmt(const std::vector<ast::StmtPtr> &stmts, siz
   bool exits = !s.body.empty() && s.body.back()->kind == StmtKind::Return && !s.has_else;
   bool swallow = exits && fn_.kind == ir::FunctionKind::Kernel && calls_.empty() && region_depth_ == exits_;
   std::vector<std::string> names = swallow ? std::vector<std::string>{} : carried({&s.body, &s.else_body});
+  std::vector<std::string> fresh = swallow ? std::vector<std::string>{} : unset({&s.body, &s.else_body});
   std::vector<ir::Value *> entry;
   std::vector<ir::Type> types;
   for (const std::string &n : names) {
@@ -287,11 +316,14 @@ Elaborator::Flow Elaborator::if_stmt(const std::vector<ast::StmtPtr> &stmts, siz
   std::vector<SV> before;
   for (const std::string &n : names) before.push_back(lookup(n)->value);
   region_depth_++;
+  std::vector<std::array<ir::Value *, 2>> given(fresh.size(), {nullptr, nullptr});
+  std::set<std::string> failed; // of `fresh`: assigned by an expression with an error
   for (int branch = 0; branch < 2; branch++) {
     ir::Block *region = fn_.new_block(op);
     op->regions.push_back(region);
     b_.set_block(region);
     for (size_t i = 0; i < names.size(); i++) lookup(names[i])->value = SV::make_value(entry[i], s.loc);
+    for (const std::string &n : fresh) lookup(n)->initialised = false;
     push_scope();
     if (branch == 0) {
       for (size_t i = 0; i < s.body.size();) {
@@ -309,6 +341,12 @@ Elaborator::Flow Elaborator::if_stmt(const std::vector<ast::StmtPtr> &stmts, siz
           error(s.else_body[i - 1]->loc, DiagKind::misplaced_return, "cannot leave run-time control flow here");
     }
     pop_scope();
+    for (size_t i = 0; i < fresh.size(); i++) {
+      Var *v = lookup(fresh[i]);
+      if (!v->initialised) continue;
+      given[i][size_t(branch)] = v->value.is_poison() ? nullptr : carried_value(fresh[i]);
+      if (!given[i][size_t(branch)]) failed.insert(fresh[i]);
+    }
     yield(names, entry, "`if`", s.loc);
   }
   region_depth_--;
@@ -318,12 +356,41 @@ Elaborator::Flow Elaborator::if_stmt(const std::vector<ast::StmtPtr> &stmts, siz
     op->results[i]->name = names[i];
     lookup(names[i])->value = SV::make_value(op->results[i], s.loc);
   }
+  for (size_t i = 0; i < fresh.size(); i++) {
+    auto [a, b] = given[i];
+    Var *var = lookup(fresh[i]);
+    if (a && b && a->type != b->type)
+      var->value =
+          error(var->assigned, DiagKind::type_mismatch, a->type.str() + " as in the other branch", b->type.str());
+    if (!a || !b || a->type != b->type) {
+      var->value = SV::poison();
+      var->initialised = failed.count(fresh[i]) || (a && b);
+      continue;
+    }
+    for (size_t branch = 0; branch < 2; branch++)
+      op->regions[branch]->terminator()->operands.push_back(given[i][branch]);
+    ir::Value *result = fn_.new_value(a->type, fresh[i]);
+    result->op = op;
+    result->index = int64_t(op->results.size());
+    op->results.push_back(result);
+    var->value = SV::make_value(result, s.loc);
+    var->initialised = true;
+  }
   return {};
+}
+
+void Elaborator::check_only(const ast::Stmt &s) {
+  std::vector<std::string> fresh = unset({&s.body});
+  push_scope();
+  for (const ast::Name &n : s.targets) define(n, SV::poison());
+  block(s.body);
+  pop_scope();
+  for (const std::string &n : fresh) lookup(n)->value = SV::poison(), lookup(n)->initialised = true;
 }
 
 void Elaborator::for_stmt(const ast::Stmt &s) {
   SV r = expr(*s.value);
-  if (r.is_poison()) return;
+  if (r.is_poison()) return check_only(s);
   if (!r.is(Kind::Range) || !r.range->lo || (!r.range->hi && !r.range->length)) {
     error(s.value->loc, DiagKind::type_mismatch, "a range `lo : hi`", r.describe());
     return;
@@ -331,16 +398,22 @@ void Elaborator::for_stmt(const ast::Stmt &s) {
   SV lo = *r.range->lo;
   SV hi = r.range->hi ? *r.range->hi : binary(ast::BinaryOp::Add, lo, *r.range->length, s.value->loc);
   SV step = s.step ? expr(*s.step) : SV::make_int(1, s.loc);
-  if (hi.is_poison() || step.is_poison()) return;
+  if (hi.is_poison() || step.is_poison()) return check_only(s);
   if (s.unrolled) {
-    if (!lo.is(Kind::Int) || !hi.is(Kind::Int) || !step.is(Kind::Int) || step.i == 0) {
+    if (!lo.is(Kind::Int) || !hi.is(Kind::Int) || !step.is(Kind::Int)) {
       error(s.value->loc, DiagKind::not_constant, "the range of `unroll for`");
       return;
     }
+    if (step.i == 0) {
+      error(s.step->loc, DiagKind::bad_step);
+      return;
+    }
     constexpr int64_t kMost = 4096;
-    int64_t trips = step.i > 0 ? (hi.i - lo.i + step.i - 1) / step.i : (lo.i - hi.i - step.i - 1) / -step.i;
+    // In 128 bits: the ends may lie at both ends of the range of int64.
+    __int128 span = step.i > 0 ? __int128(hi.i) - lo.i : __int128(lo.i) - hi.i;
+    __int128 width = step.i > 0 ? __int128(step.i) : -__int128(step.i), trips = (span + width - 1) / width;
     if (trips > kMost) {
-      error(s.value->loc, DiagKind::unrolled_too_far, trips, kMost);
+      error(s.value->loc, DiagKind::unrolled_too_far, uint64_t(trips), kMost);
       return;
     }
     for (int64_t i = lo.i; step.i > 0 ? i < hi.i : i > hi.i; i += step.i) {
@@ -361,7 +434,7 @@ void Elaborator::for_stmt(const ast::Stmt &s) {
     if (x->is(Kind::Value) && x->v->type.dtype == DType::I64) t = DType::I64;
   }
   if (step.is(Kind::Int) && step.i <= 0) {
-    error(s.step->loc, DiagKind::bad_check, "the step of a loop must be positive");
+    error(s.step->loc, DiagKind::bad_step);
     return;
   }
   std::vector<ir::Value *> operands;
@@ -371,7 +444,7 @@ void Elaborator::for_stmt(const ast::Stmt &s) {
     if (!v) return;
     operands.push_back(v);
   }
-  std::vector<std::string> names = carried({&s.body});
+  std::vector<std::string> names = carried({&s.body}), fresh = unset({&s.body});
   std::vector<ir::Value *> entry;
   std::vector<ir::Type> types;
   for (const std::string &n : names) {
@@ -405,6 +478,7 @@ void Elaborator::for_stmt(const ast::Stmt &s) {
   pop_scope();
   region_depth_--;
   yield(names, entry, "loop", s.loc);
+  forget(fresh);
   b_.set_block(outer);
   for (size_t i = 0; i < names.size(); i++) {
     op->results[i]->name = names[i];
@@ -413,7 +487,7 @@ void Elaborator::for_stmt(const ast::Stmt &s) {
 }
 
 void Elaborator::while_stmt(const ast::Stmt &s) {
-  std::vector<std::string> names = carried({&s.body});
+  std::vector<std::string> names = carried({&s.body}), fresh = unset({&s.body});
   std::vector<ir::Value *> operands;
   std::vector<ir::Type> types;
   for (const std::string &n : names) {
@@ -455,6 +529,7 @@ void Elaborator::while_stmt(const ast::Stmt &s) {
     pop_scope();
   }
   region_depth_--;
+  forget(fresh);
   b_.set_block(outer);
   for (size_t i = 0; i < names.size(); i++) {
     op->results[i]->name = names[i];
@@ -465,7 +540,7 @@ void Elaborator::while_stmt(const ast::Stmt &s) {
 Elaborator::Flow Elaborator::return_stmt(const ast::Stmt &s) {
   if (region_depth_ > 0 && !calls_.empty()) {
     error(s.loc, DiagKind::misplaced_return, "cannot leave run-time control flow of an inlined function");
-    return {true};
+    return {};
   }
   std::vector<SV> values;
   if (s.value) {

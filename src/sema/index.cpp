@@ -40,7 +40,8 @@ SV Elaborator::index(const ast::Expr &e) {
   case Kind::Value: return index_tile(e, base);
   case Kind::Tuple: {
     if (e.operands.size() != 2)
-      return error(e.loc, DiagKind::too_many_indices, e.operands.size() - 1, base.describe(), 1);
+      return error(e.loc, DiagKind::too_many_indices, counted(int64_t(e.operands.size()) - 1, "index position"),
+                   base.describe(), 1);
     auto i = const_int(*e.operands[1], "the index of a tuple");
     if (!i) return SV::poison();
     if (*i < 0 || *i >= int64_t(base.elements.size()))
@@ -54,7 +55,8 @@ SV Elaborator::index(const ast::Expr &e) {
 
 SV Elaborator::index_tensor(const ast::Expr &e, SV base) {
   int64_t rank = base.v->type.rank(), count = int64_t(e.operands.size()) - 1;
-  if (count > rank) return error(e.loc, DiagKind::too_many_indices, count, base.describe(), rank);
+  if (count > rank)
+    return error(e.loc, DiagKind::too_many_indices, counted(count, "index position"), base.describe(), rank);
   auto view = std::make_shared<View>();
   view->tensor = base.v;
   for (int64_t d = 0; d < rank; d++) {
@@ -83,7 +85,8 @@ SV Elaborator::materialise(const SV &view) {
       ranges.push_back(2);
       operands.push_back(value(item.value));
       break;
-    case IndexItem::Kind::Gather: return error(item.loc, DiagKind::bad_index, "a tile of positions used as a tensor");
+    case IndexItem::Kind::Gather:
+      return error(item.loc, DiagKind::bad_index, "a tile of positions in a part that is indexed again");
     case IndexItem::Kind::Range: {
       ranges.push_back(1);
       SV lo = item.range.lo ? *item.range.lo : SV::make_int(0, item.loc);
@@ -167,8 +170,8 @@ Elaborator::Access Elaborator::access(const SV &target, SourceLoc loc) {
         std::string dim;
         for (const ir::Param &p : fn_.params)
           if (fn_.param_value(p.name) == v.tensor) dim = p.dims[d].str();
-        if (dim.empty()) dim = "the extent";
-        error(item.loc, DiagKind::non_constant_shape, d, "the loaded tile", dim);
+        if (dim.empty()) dim = "of a part of a tensor";
+        run_time_extent(item.loc, d, "the loaded tile", dim);
         return out;
       }
       size = extent;
@@ -191,9 +194,8 @@ Elaborator::Access Elaborator::access(const SV &target, SourceLoc loc) {
         auto s = constant_span(item.range, extent, item.loc, constant);
         if (!s) {
           if (constant) return out; // reported
-          std::string text(diags_.sources().text(item.loc));
-          error(item.loc, DiagKind::non_constant_shape, d, "the loaded tile",
-                text + "`; write `start :+ length` with the length's name");
+          const std::optional<SV> &r = item.range.length;
+          run_time_extent(item.loc, d, "the loaded tile", std::string(diags_.sources().text(r ? r->loc : item.loc)));
           return out;
         }
         size = s->size;
@@ -240,7 +242,7 @@ Elaborator::TileAccess Elaborator::tile_access(const ast::Expr &e, ir::Value *ba
     if (dim >= shape.size()) {
       int64_t count = 0;
       for (size_t j = 1; j < e.operands.size(); j++) count += e.operands[j]->kind != ExprKind::None;
-      error(e.loc, DiagKind::too_many_indices, count, base->type.str(), shape.size());
+      error(e.loc, DiagKind::too_many_indices, counted(count, "index position"), base->type.str(), shape.size());
       return out;
     }
     auto item = index_item(x);

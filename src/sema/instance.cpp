@@ -1,5 +1,6 @@
 #include "sema/instance.h"
 #include "ir/target.h"
+#include "syntax/walk_ast.h"
 #include <algorithm>
 #include <cmath>
 
@@ -66,8 +67,12 @@ public:
     fn_->loc = ast_.name.loc;
     fn_->body = fn_->new_block(nullptr);
     e_.builder().set_block(fn_->body);
-    if (!bind_generics() || !declare_params() || !clauses()) return nullptr;
+    // What has an error in the header is poison in the body, whose own errors come out in the same run.
+    bind_generics();
+    declare_params();
+    clauses();
     e_.body(ast_.body);
+    failed_ = diags_.error_count() != errors;
     e_.builder().set_block(fn_->body);
     e_.builder().create_typed(ir::OpKind::Return, {}, {}, {}, ast_.loc);
     check_outputs();
@@ -75,8 +80,7 @@ public:
   }
 
 private:
-  bool bind_generics() {
-    bool ok = true;
+  void bind_generics() {
     for (const ast::GenericParam &g : ast_.generics) {
       SV v;
       if (auto it = spec_.params.find(g.name.text); it != spec_.params.end())
@@ -85,14 +89,12 @@ private:
         v = e_.expr(*g.default_value);
       else
         diags_.report(g.name.loc, DiagKind::missing_parameter, g.name.text, ast_.name.text, g.name.text);
-      ok &= !v.is_poison();
       if (!v.is_poison()) fn_->bindings.emplace_back(g.name.text, setting_text(v));
       e_.define(g.name, v);
     }
-    return ok;
   }
 
-  bool declare_params() {
+  void declare_params() {
     // Names in extents that mean nothing else are run-time sizes.
     for (const ast::Param &p : ast_.params)
       if (p.type && p.type->kind == ast::TypeKind::Tensor)
@@ -107,14 +109,16 @@ private:
     for (const ast::Param &p : ast_.params)
       if (p.type && p.type->kind == ast::TypeKind::Named)
         if (auto t = parse_dtype(p.type->name.text); t && is_integer(*t)) e_.size_symbols.insert(p.name.text);
-    bool ok = true;
-    for (const ast::Param &p : ast_.params) ok &= declare(p);
-    if (!ok) return false;
+    std::set<std::string> failed;
+    for (const ast::Param &p : ast_.params)
+      if (!declare(p)) failed.insert(p.name.text);
     for (const ir::Param &p : fn_->params)
       if (p.present) argument(p.type, p.name);
     for (const std::string &s : fn_->sizes) argument(ir::Type::scalar(DType::I32), s);
-    for (size_t i = 0; i < fn_->params.size(); i++) {
-      const ir::Param &p = fn_->params[i];
+    for (const std::string &name : failed)
+      if (!e_.lookup(name)) e_.define({name, ast_.name.loc}, SV::poison());
+    for (const ir::Param &p : fn_->params) {
+      if (failed.count(p.name)) continue; // declared twice
       ir::Value *v = fn_->param_value(p.name);
       ast::Name name{p.name, p.loc};
       if (!p.present)
@@ -126,7 +130,6 @@ private:
       SourceLoc loc = ast_.name.loc;
       e_.define({s, loc}, SV::make_value(fn_->size_value(s), loc));
     }
-    return true;
   }
 
   void argument(ir::Type type, const std::string &name) {
@@ -154,7 +157,7 @@ private:
                                                : ir::ParamMode::InOut;
     for (const ir::Param &q : fn_->params)
       if (q.name == out.name) {
-        diags_.report(p.name.loc, DiagKind::duplicate_name, out.name);
+        diags_.report(p.name.loc, DiagKind::duplicate_name, out.name).notes.push_back({q.loc, "first declared here"});
         return false;
       }
     if (p.type->kind == ast::TypeKind::Named) {
@@ -198,62 +201,58 @@ private:
     return true;
   }
 
-  bool clauses() {
-    if (!ast_.has_grid) {
-      diags_.report(ast_.name.loc, DiagKind::missing_clause, ast_.name.text, "grid (...)");
-      return false;
-    }
-    bool ok = true;
-    for (const ast::ExprPtr &g : ast_.grid) {
-      auto s = e_.size(*g);
-      ok &= s.has_value();
-      if (s) fn_->grid.push_back(*s);
-    }
+  void clauses() {
+    if (!ast_.has_grid) diags_.report(ast_.name.loc, DiagKind::missing_clause, ast_.name.text, "grid (...)");
+    for (const ast::ExprPtr &g : ast_.grid) fn_->grid.push_back(e_.size(*g).value_or(ir::SizeExpr::constant(1)));
     fn_->persistent = ast_.persistent;
     if (ast_.order) {
       fn_->order = ast_.order->text;
-      if (fn_->order != "grouped") {
+      if (fn_->order != "grouped")
         diags_.report(ast_.order->loc, DiagKind::bad_choice, "order", ast_.name.text, "grouped(n)", fn_->order);
-        ok = false;
-      }
-      for (const ast::ExprPtr &a : ast_.order_args) {
-        auto v = e_.const_int(*a, "the argument of `order`");
-        ok &= v.has_value();
-        if (v) fn_->order_args.push_back(*v);
-      }
+      for (const ast::ExprPtr &a : ast_.order_args)
+        if (auto v = e_.const_int(*a, "the argument of `order`")) {
+          fn_->order_args.push_back(*v);
+          if (*v < 1)
+            diags_.report(a->loc, DiagKind::bad_choice, "order", ast_.name.text, "grouped(n) with n of at least 1", *v);
+        }
+      if (ast_.order_args.size() != 1)
+        diags_.report(ast_.order->loc, DiagKind::wrong_arity, "order " + fn_->order, "1 argument",
+                      ast_.order_args.size());
     }
     if (ast_.warps) {
       auto w = e_.const_int(*ast_.warps, "the number of warps");
-      if (w && (*w < 1 || *w > 32 || (*w & (*w - 1)))) {
+      if (w && (*w < 1 || *w > 32 || (*w & (*w - 1))))
         diags_.report(ast_.warps->loc, DiagKind::bad_warps, *w);
-        ok = false;
-      } else if (w) {
+      else if (w)
         fn_->warps = *w;
-      }
-      ok &= w.has_value();
     }
     for (const ast::ExprPtr &f : ast_.facts) {
       auto s = e_.size(*f);
-      ok &= s.has_value();
       if (!s) continue;
       fn_->facts.push_back(*s);
       fn_->fact_locs.push_back(f->loc);
     }
-    return ok;
   }
 
   void check_outputs() {
     // A store to a sub-view writes the tensor it comes from.
-    std::set<const ir::Value *> written;
-    for (const ir::Value *v : e_.written) {
+    std::map<const ir::Value *, SourceLoc> written;
+    for (const auto &[tensor, loc] : e_.written) {
+      const ir::Value *v = tensor;
       while (v->op && v->op->kind == ir::OpKind::Subview) v = v->op->operand(0);
-      written.insert(v);
+      auto [it, fresh] = written.emplace(v, loc);
+      if (!fresh && loc.begin < it->second.begin) it->second = loc;
     }
     for (const ir::Param &p : fn_->params) {
       if (!p.type.is_tensor() || !p.present) continue;
-      bool writes = written.count(fn_->param_value(p.name)) > 0;
-      if (p.mode == ir::ParamMode::Out && !writes) diags_.report(p.loc, DiagKind::out_never_written, p.name);
-      if (p.mode == ir::ParamMode::In && writes) diags_.report(p.loc, DiagKind::write_to_input, p.name);
+      auto write = written.find(fn_->param_value(p.name));
+      bool writes = write != written.end();
+      // A store that has an error may be the one that writes it.
+      bool unknown = failed_ && ast::mentions(ast_.body, p.name);
+      if (p.mode == ir::ParamMode::Out && !writes && !unknown)
+        diags_.report(p.loc, DiagKind::out_never_written, p.name);
+      if (p.mode == ir::ParamMode::In && writes)
+        diags_.report(write->second, DiagKind::write_to_input, p.name).notes.push_back({p.loc, "declared here"});
     }
   }
 
@@ -263,6 +262,7 @@ private:
   Diagnostics &diags_;
   std::unique_ptr<ir::Function> fn_;
   Elaborator e_;
+  bool failed_ = false;
 };
 
 // A reference function over named tiles, with the block's `let`s and the case's numbers in scope.
@@ -414,7 +414,8 @@ std::optional<HostFunction> build_input(Program &program, const ast::Check &chec
     a.set("dtype", result.dtype);
     x = h.e->builder().value(ir::OpKind::Cast, {x}, a, input.value->loc);
   }
-  if (x) x = h.e->value_as(SV::make_value(x, input.value->loc), ir::Type::tile(result.dtype, result.shape), "input");
+  if (x)
+    x = h.e->value_as(SV::make_value(x, input.value->loc), ir::Type::tile(result.dtype, result.shape), "the input");
   if (!x || diags.error_count() != errors) return std::nullopt;
   h.finish({x}, input.value->loc);
   h.out.outputs = {input.name.text};
@@ -431,7 +432,8 @@ std::optional<HostFunction> build_expected(Program &program, const ast::Check &c
   if (v.is_poison()) return std::nullopt;
   std::vector<SV> values = v.is(Kind::Tuple) ? v.elements : std::vector<SV>{v};
   if (values.size() != binding.targets.size()) {
-    diags.report(binding.value->loc, DiagKind::wrong_tuple, binding.targets.size(), values.size());
+    diags.report(binding.value->loc, DiagKind::wrong_tuple, counted(int64_t(binding.targets.size()), "name"),
+                 counted(int64_t(values.size()), "value"));
     return std::nullopt;
   }
   std::vector<ir::Value *> results;

@@ -1,8 +1,11 @@
 #include "sema/program.h"
+#include "sema/check_blocks.h"
 #include "sema/stdlib.h"
+#include "support/diag_kinds.h"
 #include "syntax/parse.h"
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 
 namespace tkc::sema {
 
@@ -17,9 +20,12 @@ std::unique_ptr<Program> Program::load(int32_t file_id, Diagnostics &diags) {
 template <typename T>
 void Program::declare(std::map<std::string, std::pair<const T *, Scope *>> &table, const T &node, const ast::Name &name,
                       Scope *scope) {
-  bool taken = scope->functions.count(name.text) || scope->consts.count(name.text) || scope->enums.count(name.text);
-  if (taken)
-    diags_->report(name.loc, DiagKind::duplicate_name, name.text);
+  const ast::Name *first = nullptr;
+  if (auto f = scope->functions.find(name.text); f != scope->functions.end()) first = &f->second.first->name;
+  if (auto c = scope->consts.find(name.text); c != scope->consts.end()) first = &c->second.first->name;
+  if (auto e = scope->enums.find(name.text); e != scope->enums.end()) first = &e->second.first->name;
+  if (first)
+    diags_->report(name.loc, DiagKind::duplicate_name, name.text).notes.push_back({first->loc, "first declared here"});
   else
     table.emplace(name.text, std::pair(&node, scope));
 }
@@ -33,9 +39,24 @@ Scope *Program::load_file(int32_t file_id, std::vector<std::string> &stack) {
   scope->file = tree.get();
   by_name_[name] = scope;
   ast::File &file = *trees_.emplace_back(std::move(tree));
-  for (const ast::Const &c : file.consts) declare(scope->consts, c, c.name, scope);
-  for (const ast::Enum &e : file.enums) declare(scope->enums, e, e.name, scope);
-  for (const ast::Function &f : file.functions) declare(scope->functions, f, f.name, scope);
+  // In the order of the text, so that the second of two equal names is the one that is reported.
+  std::map<int32_t, std::function<void()>> declarations;
+  for (const ast::Const &c : file.consts)
+    declarations[c.name.loc.begin] = [&] { declare(scope->consts, c, c.name, scope); };
+  for (const ast::Enum &e : file.enums)
+    declarations[e.name.loc.begin] = [&] { declare(scope->enums, e, e.name, scope); };
+  for (const ast::Function &f : file.functions)
+    declarations[f.name.loc.begin] = [&] { declare(scope->functions, f, f.name, scope); };
+  for (const auto &[at, declare_it] : declarations) declare_it();
+  for (const ast::Enum &e : file.enums)
+    for (size_t i = 0; i < e.values.size(); i++)
+      for (size_t j = 0; j < i; j++)
+        if (e.values[i].text == e.values[j].text) {
+          diags_->report(e.values[i].loc, DiagKind::duplicate_name, e.values[i].text)
+              .notes.push_back({e.values[j].loc, "first declared here"});
+          break;
+        }
+  check_blocks(file, *diags_);
   stack.push_back(name);
   for (const ast::Import &i : file.imports) {
     Scope *other = import(i, file_id, stack);
@@ -69,7 +90,7 @@ Scope *Program::import(const ast::Import &import, int32_t from, std::vector<std:
   }
   if (auto it = by_name_.find(name); it != by_name_.end()) return it->second;
   if (import.is_path) {
-    std::optional<int32_t> id = read_source(name, sources, *diags_);
+    std::optional<int32_t> id = read_source(name, sources, *diags_, import.name.loc);
     return id ? load_file(*id, stack) : nullptr;
   }
   std::vector<std::string> known;

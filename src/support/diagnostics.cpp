@@ -1,4 +1,5 @@
 #include "support/diagnostics.h"
+#include "support/diag_kinds.h"
 #include "support/json.h"
 #include <algorithm>
 
@@ -40,17 +41,16 @@ static std::string caret_lines(const SourceManager &sources, SourceLoc loc) {
   const SourceFile &file = sources.file(loc.file);
   LineColumn begin = file.position(loc.begin), end = file.position(std::max(loc.begin, loc.end));
   std::string_view line = file.line(begin.line);
-  constexpr size_t kWidest = 160; // a generated file may be one line of megabytes
-  if (line.size() > kWidest) {
-    if (begin.column > int64_t(kWidest)) return "";
-    line = line.substr(0, kWidest);
-  }
-  std::string shown, marks;
-  int64_t column = 0;
-  int64_t last = end.line == begin.line ? std::max(end.column - 1, begin.column) : int64_t(line.size());
-  for (char c : line) {
+  // A generated file may be one line of megabytes: a window around the place is shown.
+  constexpr int64_t kWidest = 160, kBefore = 60;
+  int64_t first = int64_t(line.size()) > kWidest && begin.column > kWidest ? begin.column - kBefore : 1;
+  std::string shown = first > 1 ? "..." : "", marks(shown.size(), ' ');
+  int64_t column = 0, last = end.line == begin.line ? std::max(end.column - 1, begin.column) : INT64_MAX;
+  for (size_t i = 0; i < line.size() && column < first + kWidest; i++) {
+    char c = line[i];
     bool starts = (uint8_t(c) & 0xc0) != 0x80;
-    if (starts) column++;
+    if (starts && ++column == first + kWidest) break;
+    if (column < first) continue;
     shown += uint8_t(c) < 0x20 && c != '\t' ? ' ' : c;
     if (starts)
       marks += column == begin.column ? '^' : column > begin.column && column <= last ? '~' : c == '\t' ? '\t' : ' ';
@@ -121,6 +121,8 @@ std::string Diagnostics::render_json() const {
   return Json::object().set("diagnostics", std::move(list)).dump() + "\n";
 }
 
+std::string counted(int64_t n, const char *noun) { return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s"); }
+
 // Insertions, deletions, replacements and swaps of neighbours: the commonest slip of the fingers counts once.
 static int64_t edit_distance(const std::string &a, const std::string &b) {
   // Rows of the table for the prefixes of `a` that end two before, one before and at i.
@@ -140,7 +142,8 @@ static int64_t edit_distance(const std::string &a, const std::string &b) {
 
 std::string nearest_name(const std::string &name, const std::vector<std::string> &candidates) {
   std::string best;
-  int64_t best_distance = std::max<int64_t>(1, int64_t(name.size()) / 3) + 1;
+  // A name of one letter is near to none: every other letter would do.
+  int64_t best_distance = std::min(std::max<int64_t>(1, int64_t(name.size()) / 3), int64_t(name.size()) - 1) + 1;
   for (const std::string &c : candidates) {
     int64_t d = edit_distance(name, c);
     if (d < best_distance) {

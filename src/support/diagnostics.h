@@ -11,11 +11,7 @@ namespace tkc {
 
 enum class Severity : uint8_t { Error, Warning, Remark, Note };
 
-enum class DiagKind : uint16_t {
-#define TKC_DIAG(kind, severity, text) kind,
-#include "support/diagnostics.def"
-#undef TKC_DIAG
-};
+enum class DiagKind : uint16_t; // support/diag_kinds.h: a new kind concerns those who report, not all of the compiler
 
 struct DiagInfo {
   const char *name; // kebab-case, as printed in brackets
@@ -64,6 +60,9 @@ private:
   std::vector<Diagnostic> list_;
   int64_t errors_ = 0;
 };
+
+// "1 name", "3 names"
+std::string counted(int64_t n, const char *noun);
 
 // The candidate nearest to `name` by edit distance, or "" if none is near: "did you mean `x`?"
 std::string nearest_name(const std::string &name, const std::vector<std::string> &candidates);

@@ -1,6 +1,7 @@
 #include "syntax/build_ast.h"
 #include "TkParser.h"
 #include "support/check.h"
+#include "support/diag_kinds.h"
 #include "syntax/literals.h"
 #include "syntax/parse.h"
 #include <algorithm>

@@ -2,6 +2,7 @@
 #include "TkLexer.h"
 #include "TkParser.h"
 #include "support/check.h"
+#include "support/diag_kinds.h"
 #include "syntax/build_ast.h"
 #include "syntax/source_text.h"
 #include <algorithm>

@@ -16,7 +16,9 @@ inline constexpr int64_t kMaxExpressionHeight = 1000;
 
 // Reads `path` ("-": standard input, shown as <stdin>) and adds it to `sources`. An unreadable, oversized or empty file
 // is a diagnostic and nullopt.
-std::optional<int32_t> read_source(const std::string &path, SourceManager &sources, Diagnostics &diagnostics);
+// `at` is where an import names the file.
+std::optional<int32_t> read_source(const std::string &path, SourceManager &sources, Diagnostics &diagnostics,
+                                   SourceLoc at = {});
 
 // Parses a file of `diagnostics.sources()` and reports all its errors. The result leaves out statements and
 // declarations with errors; it is null if nothing could be used. Code goes on only if `!diagnostics.has_errors()`.

@@ -1,4 +1,5 @@
 #include "syntax/source_text.h"
+#include "support/diag_kinds.h"
 #include "syntax/parse.h"
 #include <cerrno>
 #include <cstdio>
@@ -53,11 +54,12 @@ std::string ascii_image(const std::string &text) {
   return out;
 }
 
-std::optional<int32_t> read_source(const std::string &path, SourceManager &sources, Diagnostics &diagnostics) {
+std::optional<int32_t> read_source(const std::string &path, SourceManager &sources, Diagnostics &diagnostics,
+                                   SourceLoc at) {
   bool from_stdin = path == "-";
   std::string name = from_stdin ? "<stdin>" : path;
   auto unreadable = [&](const char *why) {
-    diagnostics.report({}, DiagKind::unreadable_file, name, why);
+    diagnostics.report(at, DiagKind::unreadable_file, name, why);
     return std::nullopt;
   };
   struct stat info {};
@@ -77,11 +79,11 @@ std::optional<int32_t> read_source(const std::string &path, SourceManager &sourc
   if (int64_t(text.size()) > kMaxSourceBytes) {
     std::string size =
         S_ISREG(info.st_mode) ? fmt::format("{}", info.st_size) : fmt::format("over {}", kMaxSourceBytes);
-    diagnostics.report({}, DiagKind::file_too_large, name, size, kMaxSourceBytes);
+    diagnostics.report(at, DiagKind::file_too_large, name, size, kMaxSourceBytes);
     return std::nullopt;
   }
   if (text.empty()) {
-    diagnostics.report({}, DiagKind::empty_file, name);
+    diagnostics.report(at, DiagKind::empty_file, name);
     return std::nullopt;
   }
   return sources.add(std::move(name), std::move(text));

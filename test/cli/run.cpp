@@ -2,6 +2,7 @@
 #include "cli/kit.h"
 #include "runtime/npy.h"
 #include "runtime/safetensors.h"
+#include <algorithm>
 #include <doctest/doctest.h>
 
 using namespace tkc;

@@ -1,5 +1,6 @@
 // Bulk copies and reductions: completion by mbarrier and by group, proxy fences, sizes and alignment.
 #include "async_kit.h"
+#include <algorithm>
 
 using namespace emu_test;
 

@@ -1,5 +1,6 @@
 // Clusters of two CTAs: distributed shared memory, cluster barriers, remote mbarriers, copies into a peer.
 #include "async_kit.h"
+#include <algorithm>
 
 using namespace emu_test;
 

@@ -1,5 +1,6 @@
 // cp.async: groups, zero fill, mbarrier arrivals, and what must be reported.
 #include "async_kit.h"
+#include <algorithm>
 
 using namespace emu_test;
 

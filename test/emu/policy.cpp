@@ -1,5 +1,6 @@
 // The scheduler: what the policies do to kernels whose result depends on them, and determinism.
 #include "async_kit.h"
+#include <algorithm>
 #include <set>
 
 using namespace emu_test;

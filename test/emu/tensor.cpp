@@ -2,6 +2,7 @@
 // and reductions that stop at the edge of the tensor; and the faults of maps and addresses.
 #include "async_kit.h"
 #include "tensor_kit.h"
+#include <algorithm>
 
 using namespace emu_test;
 using tkc::DType;

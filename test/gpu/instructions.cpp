@@ -2,6 +2,7 @@
 // gives (plus the rounding of the emulator's own result, which is the correctly rounded one).
 #include "emu/helper.h"
 #include "gpu/job.h"
+#include <algorithm>
 #include <cmath>
 
 using namespace emu_test;

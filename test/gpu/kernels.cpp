@@ -2,6 +2,7 @@
 #include "emu/async_kit.h"
 #include "emu/tensor_kit.h"
 #include "gpu/job.h"
+#include <algorithm>
 
 using namespace emu_test;
 using namespace gpu_test;

@@ -1,0 +1,58 @@
+// A tile that cannot lie in the registers of its block is a fault of the program, which no schedule can mend: it is
+// reported before code is made of it, instead of code that lives in local memory.
+//
+// A thread has at most 255 registers of 32 bits, and an SM 64 Ki for all threads of a block. What certainly lives at
+// one time is counted: each tile, and the tiles that a loop carries together.
+#include "ir/op_def.h"
+#include "passes/passes.h"
+#include "support/diag_kinds.h"
+#include <algorithm>
+#include <unordered_set>
+
+namespace tkc::passes {
+
+namespace {
+
+constexpr int64_t kThread = 255, kBlock = 65536;
+
+// Of each thread; bools live in predicates or in parts of registers and count as bits.
+int64_t registers(const ir::Value *v) {
+  if (!v->type.is_tile() || !v->layout) return 0;
+  int64_t bits = std::max<int64_t>(is_bool(v->type.dtype) ? 1 : dtype_bits(v->type.dtype), 1);
+  return (int64_t(v->layout->live_regs().size()) * bits + 31) / 32;
+}
+
+// Made of constants and positions alone: computed anew where it is used, never kept.
+bool is_cheap(const ir::Value *v) {
+  return v->op && ir::def(*v->op).effects.pure() &&
+         (ir::def(*v->op).layout.kind == ir::LayoutKind::Free || v->op->kind == ir::OpKind::Broadcast);
+}
+
+} // namespace
+
+bool check_registers(ir::Function &f, PassContext &context) {
+  int64_t threads = std::max<int64_t>(f.warps, 1) * 32, most = std::min(kThread, kBlock / threads);
+  bool reported = false;
+  auto check = [&](int64_t need, SourceLoc loc, const std::string &what) {
+    if (need <= most || reported) return;
+    reported = true; // what is made of it would only be reported again
+    context.diags.report(loc.valid() ? loc : f.loc, DiagKind::too_many_registers, what, f.name, need, threads, most);
+  };
+  ir::walk(f.body, [&](ir::Op *op) {
+    for (const ir::Value *v : op->results)
+      if (!is_cheap(v))
+        check(registers(v), op->loc, v->name.empty() ? v->type.str() : fmt::format("`{}`: {}", v->name, v->type.str()));
+    if (op->kind != ir::OpKind::For && op->kind != ir::OpKind::While) return;
+    int64_t carried = 0;
+    std::string names;
+    for (const ir::Value *v : op->results) {
+      int64_t n = registers(v);
+      carried += n;
+      if (n > 1) names += fmt::format("{}`{}`", names.empty() ? "" : ", ", v->name);
+    }
+    check(carried, op->loc, "what the loop carries (" + names + ")");
+  });
+  return false;
+}
+
+} // namespace tkc::passes
