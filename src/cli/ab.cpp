@@ -64,8 +64,7 @@ public:
     driver::AbOptions options;
     options.base.executor = driver::Executor::Gpu;
     options.base.device = chosen_.device.get();
-    options.base.compile.target = choose_target(o_.common, chosen_.device.get(), exit);
-    if (!options.base.compile.target) return exit;
+    if (!choose_target(o_.common, chosen_.device.get(), options.base.compile, exit)) return exit;
     options.base.only_case = o_.only_case;
     options.base.limit_seconds = o_.timeout;
     options.base.progress = [&](const std::string &name) { progress_.show("verifying " + name); };

@@ -23,7 +23,7 @@ std::string version_text();
 
 // What most subcommands share.
 struct Common {
-  std::string file, kernel, arch;
+  std::string file, kernel, arch, tune_for;
   std::vector<std::string> params; // -P N=V
   std::string diagnostics = "text";
 };
@@ -53,9 +53,9 @@ private:
   const Common &c_;
 };
 
-// The target of --arch: of the device where there is one, else the default. `native` opens a GPU. Null after a message,
-// with the code in `exit`.
-const ir::Target *choose_target(const Common &c, const Device *device, int &exit);
+// Fills `target` and `tune_for` from --arch (of the device where there is one, else the default; `native` opens a GPU)
+// and --tune-for. False after a message, with the exit code.
+bool choose_target(const Common &c, const Device *device, driver::CompileOptions &options, int &exit);
 
 // auto, gpu, emu, interp. Opens the GPU where one is wanted; `exit` is set on failure.
 struct Chosen {

@@ -137,8 +137,7 @@ public:
       return write();
     }
     int exit = kOk;
-    options_.target = choose_target(o_.common, nullptr, exit);
-    if (!options_.target) return exit;
+    if (!choose_target(o_.common, nullptr, options_, exit)) return exit;
     auto spec = s_.overrides();
     if (!spec) return kDiagnostics;
     auto kernels = s_.kernels();

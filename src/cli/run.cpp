@@ -104,8 +104,7 @@ int run_tk(const Options &o) {
   if (chosen.exit) return chosen.exit;
   driver::VerifyOptions v;
   int exit = kOk;
-  v.compile.target = choose_target(o.common, chosen.device.get(), exit);
-  if (!v.compile.target) return exit;
+  if (!choose_target(o.common, chosen.device.get(), v.compile, exit)) return exit;
   v.executor = chosen.executor;
   v.device = chosen.device.get();
   v.overrides = *spec;

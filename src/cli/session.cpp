@@ -18,6 +18,8 @@ void add_common(CLI::App &app, Common &c) {
   app.add_option("-k,--kernel", c.kernel, "one kernel of the file (default: all)");
   app.add_option("--arch", c.arch,
                  "target, or `native`: that of the GPU here (default: of the GPU that runs, else sm_120)");
+  app.add_option("--tune-for", c.tune_for,
+                 "decide layouts, warps, rings and shared memory as for this target; the code stays that of --arch");
   add_list(app, "-P,--param", c.params, "compile-time parameter, NAME=VALUE");
   app.add_option("--diagnostics", c.diagnostics, "form of error messages on stderr: text or json")
       ->check(CLI::IsMember({"text", "json"}));
@@ -89,17 +91,7 @@ std::optional<sema::InstanceSpec> Session::overrides() {
   return out;
 }
 
-const ir::Target *choose_target(const Common &c, const Device *device, int &exit) {
-  std::string name = c.arch.empty() ? (device ? device->info().arch() : ir::default_target().name) : c.arch;
-  if (name == "native" && device) name = device->info().arch();
-  if (name == "native") {
-    auto opened = Device::open();
-    if (!opened) {
-      exit = print_error(Error{"--arch native: " + opened.error(), opened.kind()});
-      return nullptr;
-    }
-    name = (*opened)->info().arch();
-  }
+static const ir::Target *named_target(const std::string &name, int &exit) {
   const ir::Target *t = ir::find_target(name);
   if (!t) {
     std::string list;
@@ -108,6 +100,25 @@ const ir::Target *choose_target(const Common &c, const Device *device, int &exit
     exit = kUsage;
   }
   return t;
+}
+
+bool choose_target(const Common &c, const Device *device, driver::CompileOptions &options, int &exit) {
+  std::string name = c.arch.empty() ? (device ? device->info().arch() : ir::default_target().name) : c.arch;
+  if (name == "native" && device) name = device->info().arch();
+  if (name == "native") {
+    auto opened = Device::open();
+    if (!opened) {
+      exit = print_error(Error{"--arch native: " + opened.error(), opened.kind()});
+      return false;
+    }
+    name = (*opened)->info().arch();
+  }
+  options.target = named_target(name, exit);
+  if (options.target && !c.tune_for.empty()) {
+    options.tune_for = named_target(c.tune_for, exit);
+    return options.tune_for != nullptr;
+  }
+  return options.target != nullptr;
 }
 
 CLI::Option *add_device(CLI::App &app, std::string &name) {

@@ -50,8 +50,7 @@ public:
     chosen_ = choose_executor(o_.device);
     if (chosen_.exit) return chosen_.exit;
     driver::VerifyOptions v;
-    v.compile.target = choose_target(o_.common, chosen_.device.get(), exit_);
-    if (!v.compile.target) return exit_;
+    if (!choose_target(o_.common, chosen_.device.get(), v.compile, exit_)) return exit_;
     v.compile.max_registers = o_.max_registers;
     v.executor = chosen_.executor;
     v.device = chosen_.device.get();

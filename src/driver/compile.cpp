@@ -45,8 +45,11 @@ std::unique_ptr<ir::Function> lower_kernel(sema::Program &program, const ast::Fu
   phases.push_back({"sema", std::chrono::duration<double, std::milli>(Clock::now() - start).count()});
   if (!f || options.stop_after == kAfterSema) return f;
   CrashScope last_ir("last.tkir", [&] { return ir::print(*f); });
-  const ir::Part &part = options.part ? *options.part : ir::default_part(*options.target);
-  passes::PassContext context{*options.target, part, diags, options.passes};
+  const ir::Target &planned = options.tune_for ? *options.tune_for : *options.target;
+  ir::Target target = *options.target;
+  target.shared_per_block = std::min(target.shared_per_block, planned.shared_per_block);
+  target.shared_per_sm = std::min(target.shared_per_sm, planned.shared_per_sm);
+  passes::PassContext context{target, options.part ? *options.part : ir::default_part(planned), diags, options.passes};
   passes::PassManager manager(passes_of(options));
   passes::PassManager::Outcome outcome = manager.run(*f, context);
   for (const auto &t : manager.timings()) phases.push_back({std::string("pass ") + t.name, t.pass_ms + t.check_ms});

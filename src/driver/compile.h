@@ -9,7 +9,9 @@ namespace tkc::driver {
 
 struct CompileOptions {
   const ir::Target *target = nullptr; // required
-  const ir::Part *part = nullptr;     // null: the target's default part
+  // Null: `target`. Another target whose part and shared memory the passes plan for, as if it had the code of `target`.
+  const ir::Target *tune_for = nullptr;
+  const ir::Part *part = nullptr; // null: the default part of the target that is planned for
   passes::PassOptions passes;
   std::string stop_after; // kAfterSema, or the pass behind which no other runs; "": all run
   int64_t max_registers = 0;
