@@ -151,6 +151,36 @@ TEST_CASE("failed assertions and output") {
   CHECK(at.error.find("[1, 1]") != std::string::npos);
 }
 
+// What `tkc bench` will run: no registers in local memory.
+TEST_CASE("the benchmarks of the samples compile") {
+  int64_t cases = 0;
+  for (const char *name : {"sm_90", "sm_120"})
+    for (const std::string &f : files("../samples")) {
+      CAPTURE(f);
+      Loaded l(f);
+      REQUIRE(l.program);
+      driver::CompileOptions o;
+      o.target = ir::find_target(name);
+      for (const ast::Function *k : l.program->kernels()) {
+        const ast::Check *check = l.program->check_for(k->name.text, true);
+        if (!check) continue;
+        for (const ast::Case &c : check->cases) {
+          std::string at = k->name.text + "." + c.name.text + " for " + name;
+          CAPTURE(at);
+          auto spec = sema::evaluate_case(*l.program, *k, *check, c, l.diags);
+          REQUIRE(spec);
+          auto compiled = driver::compile_kernel(*l.program, *k, spec->spec, o, l.diags);
+          std::string messages = l.diags.render_all();
+          INFO(messages);
+          REQUIRE(compiled);
+          CHECK(compiled->code.ptx.find(".local") == std::string::npos);
+          cases++;
+        }
+      }
+    }
+  CHECK(cases > 20);
+}
+
 TEST_CASE("tensors have whole bytes") {
   SourceManager sources;
   Diagnostics diags(sources);

@@ -174,6 +174,10 @@ private:
         if (op->attrs.s("scope") == "block" || f_.warps == 1) pending.clear();
         continue;
       }
+      if (op->kind == OpKind::RingWait) { // where all threads copy, it is a block barrier
+        if (op->operand(0)->op->attrs.s("transport") == "cp_async") pending.clear();
+        continue;
+      }
       if (op->attrs.has("scratch_offset") && !tensor_of(op)) pending.clear(); // waits at a block barrier
       const Value *tensor = tensor_of(op);
       if (!tensor || writes_.never_written(tensor)) continue;
@@ -189,7 +193,7 @@ private:
   }
 
   void regions(Op *op, Pending &pending) {
-    if (op->kind == OpKind::If) {
+    if (op->kind == OpKind::If || op->kind == OpKind::Roles) {
       Pending after;
       for (Block *r : op->regions) {
         Pending p = pending;
