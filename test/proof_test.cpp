@@ -51,10 +51,8 @@ struct Sample {
   const char *smallest_case;
 };
 const Sample kSamples[] = {
-    {"gemm", {}, false, "tiles"},
-    {"gemm", {{"BM", "64"}, {"BN", "64"}, {"BK", "32"}}, false, "tiles"},
-    {"attention", {}, false, "full"},
-    {"kda_chain", {}, false, "small"},
+    {"gemm", {}, false, "tiles"},     {"gemm", {{"BM", "64"}, {"BN", "64"}, {"BK", "32"}}, false, "tiles"},
+    {"attention", {}, false, "full"}, {"kda_chain", {}, false, "small"},
     {"kda_chain", {}, true, "small"},
 };
 std::string label(const Sample &s) {
@@ -178,18 +176,20 @@ void under_if(Function &f, Op *op, Value *counter, bool leave) {
   if (!leave) move_before(op, branch->regions[0]->ops.back());
 }
 
-// Why a mutant that the proof accepts does no harm.
+// Why a mutant that the proof accepts does no harm. Nothing else is a reason.
 enum class Reason {
   None,         // it must be rejected
-  OrdersMore,   // a wait, acquire or barrier that is there twice or asks for more
-  FewerPending, // an empty group more: waits end later than they must
-  OrderedTwice, // another barrier or wait orders the same accesses
+  OrdersMore,   // a wait, acquire or barrier that is there twice, or a wait that leaves fewer copies pending
+  EmptyGroup,   // an empty group more: waits, which count groups, end later than they must
+  NothingMoved, // the op stands where it stood but for ops that have nothing to do with it
+  OrderedTwice, // something else orders the same accesses
 };
 
 struct Mutator {
   const char *name;
   std::function<bool(Function &, size_t)> apply;
-  std::function<Reason(const Function &)> accepted = {}; // null: never
+  Reason accepted = Reason::None;  // of kernels with roles
+  Reason by_groups = Reason::None; // of kernels without
 };
 
 bool has_roles(const Function &f) {
@@ -197,8 +197,6 @@ bool has_roles(const Function &f) {
   ir::walk(f.body, [&](const Op *op) { roles |= op->kind == OpKind::Roles; });
   return roles;
 }
-Reason orders_more(const Function &) { return Reason::OrdersMore; }
-
 using Edit = std::function<bool(Function &, Op *)>; // false: does not apply to this op
 std::function<bool(Function &, size_t)> nth(OpKind kind, Edit edit) {
   return [kind, edit](Function &f, size_t n) {
@@ -207,7 +205,6 @@ std::function<bool(Function &, size_t)> nth(OpKind kind, Edit edit) {
     return false;
   };
 }
-// Whether there is an n-th op at all.
 std::function<bool(Function &, size_t)> drop(OpKind kind) {
   return nth(kind, [](Function &, Op *op) {
     unlink(op);
@@ -258,4 +255,277 @@ Edit bound(size_t which, int64_t by) {
   };
 }
 
+Edit place(OpKind anchor, bool after, bool last) {
+  return [=](Function &, Op *op) {
+    Op *other = last ? last_in(op->block, anchor) : first_in(op->block, anchor);
+    if (!other || other == op || !in_loop(*op)) return false;
+    auto at = [](const Op *o) { return std::find(o->block->ops.begin(), o->block->ops.end(), o); };
+    if ((at(op) > at(other)) == after) return false; // stands there already
+    after ? move_after(op, other) : move_before(op, other);
+    return true;
+  };
+}
+
+const std::vector<Mutator> &mutators() {
+  static const std::vector<Mutator> list = {
+      {"drop a wait", drop(OpKind::RingWait)},
+      {"drop an acquire", drop(OpKind::RingAcquire)},
+      {"drop a release", drop(OpKind::RingRelease)},
+      {"drop a publish", drop(OpKind::RingPublish)},
+      {"drop a fill", drop(OpKind::RingFill)},
+      {"repeat a wait", twice(OpKind::RingWait), Reason::OrdersMore, Reason::OrdersMore},
+      {"repeat an acquire", twice(OpKind::RingAcquire), Reason::OrdersMore},
+      {"repeat a release", twice(OpKind::RingRelease)},
+      {"repeat a publish", twice(OpKind::RingPublish), Reason::None, Reason::EmptyGroup},
+      {"repeat a fill", twice(OpKind::RingFill)},
+      {"wait one item too far", shifted(OpKind::RingWait, 1)},
+      {"wait one item too near", shifted(OpKind::RingWait, -1)},
+      {"load one item too far", shifted(OpKind::RingLoad, 1)},
+      {"load one item too near", shifted(OpKind::RingLoad, -1)},
+      {"fill one item too far", shifted(OpKind::RingFill, 1)},
+      {"fill one item too near", shifted(OpKind::RingFill, -1)},
+      {"publish one item too far", shifted(OpKind::RingPublish, 1)},
+      {"publish one item too near", shifted(OpKind::RingPublish, -1)},
+      {"acquire one item too far", shifted(OpKind::RingAcquire, 1)},
+      {"acquire one item too near", shifted(OpKind::RingAcquire, -1)},
+      {"release one item too far", shifted(OpKind::RingRelease, 1)},
+      {"release one item too near", shifted(OpKind::RingRelease, -1)},
+      {"wait after the loads", nth(OpKind::RingWait, place(OpKind::RingLoad, true, true))},
+      {"wait after the first load", nth(OpKind::RingWait, place(OpKind::RingLoad, true, false))},
+      {"acquire after the fills", nth(OpKind::RingAcquire, place(OpKind::RingFill, true, true))},
+      {"fill before the acquire", nth(OpKind::RingFill, place(OpKind::RingAcquire, false, false))},
+      {"fill before the wait", nth(OpKind::RingFill, place(OpKind::RingWait, false, false))},
+      {"fill after the publish", nth(OpKind::RingFill, place(OpKind::RingPublish, true, true))},
+      {"publish before the fills", nth(OpKind::RingPublish, place(OpKind::RingFill, false, false))},
+      {"publish before the acquire", nth(OpKind::RingPublish, place(OpKind::RingAcquire, false, false))},
+      {"release before the loads", nth(OpKind::RingRelease, place(OpKind::RingLoad, false, false))},
+      {"load after the release", nth(OpKind::RingLoad, place(OpKind::RingRelease, true, true))},
+      {"load before the wait", nth(OpKind::RingLoad, place(OpKind::RingWait, false, false))},
+      {"a wait leaves one more pending", nth(OpKind::RingWait,
+                                             [](Function &, Op *op) {
+                                               if (by_mbarrier(*op)) return false;
+                                               op->attrs.set("pending", op->attrs.i("pending") + 1);
+                                               return true;
+                                             })},
+      {"a wait leaves one fewer pending",
+       nth(OpKind::RingWait,
+           [](Function &, Op *op) {
+             if (by_mbarrier(*op) || op->attrs.i("pending") == 0) return false;
+             op->attrs.set("pending", op->attrs.i("pending") - 1);
+             return true;
+           }),
+       Reason::None, Reason::OrdersMore},
+      {"one slot short", nth(OpKind::RingAlloc,
+                             [](Function &f, Op *op) {
+                               if (op->attrs.i("stages") < 2 || has_roles(f)) return false;
+                               op->attrs.set("stages", op->attrs.i("stages") - 1);
+                               return true;
+                             })},
+      {"the slots' bytes are too few", nth(OpKind::RingAlloc,
+                                           [](Function &, Op *op) {
+                                             op->attrs.set("stages", op->attrs.i("stages") + 1);
+                                             return true;
+                                           })},
+      {"the producer starts later", nth(OpKind::Roles, bound(0, 1))},
+      {"the producer ends later", nth(OpKind::Roles, bound(1, 1))},
+      {"the producer ends earlier", nth(OpKind::Roles, bound(1, -1))},
+      {"the producer takes longer steps", nth(OpKind::Roles, bound(2, 1))},
+      {"a wait under `if`", conditional(OpKind::RingWait)},
+      {"an acquire under `if`", conditional(OpKind::RingAcquire)},
+      {"a release under `if`", conditional(OpKind::RingRelease)},
+      {"a publish under `if`", conditional(OpKind::RingPublish)},
+      {"a fill under `if`", conditional(OpKind::RingFill)},
+      {"return from a loop that waits", nth(OpKind::RingWait,
+                                            [](Function &f, Op *op) {
+                                              under_if(f, op, op->operand(1), true);
+                                              return true;
+                                            })},
+      {"return from a loop that acquires", nth(OpKind::RingAcquire,
+                                               [](Function &f, Op *op) {
+                                                 under_if(f, op, op->operand(1), true);
+                                                 return true;
+                                               })},
+      {"a counter that stands", nth(OpKind::RingWait,
+                                    [](Function &, Op *op) {
+                                      Value *c = op->operand(1);
+                                      c->block->terminator()->operands[size_t(c->index) - 1] = c;
+                                      return true;
+                                    })},
+      {"a counter in steps of two", nth(OpKind::RingWait,
+                                        [](Function &f, Op *op) {
+                                          Value *c = op->operand(1);
+                                          Op *end = c->block->terminator();
+                                          end->operands[size_t(c->index) - 1] = plus(f, end, c, 2);
+                                          return true;
+                                        })},
+      {"a counter from one", nth(OpKind::RingWait,
+                                 [](Function &f, Op *op) {
+                                   Value *c = op->operand(1);
+                                   Op *loop = c->block->parent;
+                                   loop->operands[size_t(c->index) + 2] = integer(f, loop, DType::U32, 1);
+                                   return true;
+                                 })},
+      {"a counter that nobody knows", nth(OpKind::RingWait,
+                                          [](Function &f, Op *op) {
+                                            Value *&c = op->operands[1];
+                                            c = binary(f, op, OpKind::Mul, c, c, DType::U32);
+                                            return true;
+                                          })},
+      {"copies of items that do not exist", nth(OpKind::RingFill,
+                                                [](Function &f, Op *op) {
+                                                  if (has_roles(f)) return false;
+                                                  op->operands.back() = integer(f, op, DType::Bool, 1);
+                                                  return true;
+                                                })},
+      {"no copies", nth(OpKind::RingFill,
+                        [](Function &f, Op *op) {
+                          op->operands.back() = integer(f, op, DType::Bool, 0);
+                          return true;
+                        })},
+      {"the last item is not copied", nth(OpKind::RingFill,
+                                          [](Function &f, Op *op) {
+                                            Op *lt = op->operands.back()->op;
+                                            if (!lt || lt->kind != OpKind::Lt) return false;
+                                            Value *next = plus(f, op, lt->operand(0), 1);
+                                            op->operands.back() =
+                                                binary(f, op, OpKind::Lt, next, lt->operand(1), DType::Bool);
+                                            return true;
+                                          })},
+      // Conversions order themselves against rings in the same bytes by barriers.
+      {"drop a block barrier",
+       nth(OpKind::BlockBarrier,
+           [](Function &, Op *op) {
+             if (op->attrs.s("scope") != "block") return false;
+             unlink(op);
+             return true;
+           }),
+       Reason::None, Reason::None},
+  };
+  return list;
+}
+
+// Runs an accepted mutant on the emulator, in every policy, against what the kernel itself computes.
+void run_mutant(const Sample &sample, Kernel &original, std::unique_ptr<Function> mutant) {
+  Kernel &k = original;
+  const ast::Check *check = k.program->check_for(sample.file, false);
+  REQUIRE(check);
+  for (const ast::Case &c : check->cases) {
+    if (c.name.text != sample.smallest_case) continue;
+    auto spec = sema::evaluate_case(*k.program, *k.kernel, *check, c, k.diags);
+    REQUIRE(spec);
+    auto data = driver::make_data(*k.program, check, *k.f, *spec, 1, k.diags);
+    REQUIRE_MESSAGE(data, k.diags.render_all());
+    const ir::Target &target = *ir::find_target("sm_90");
+    auto emit = [&](std::unique_ptr<Function> f) {
+      auto out = std::make_unique<driver::CompiledKernel>();
+      out->function = std::move(f);
+      std::vector<codegen::Entry> entries = {{out->function.get(), out->function->name, true},
+                                             {out->function.get(), out->function->name + "__any", false}};
+      out->code = codegen::emit(entries, target, {});
+      REQUIRE_MESSAGE(out->code.ok, out->code.error);
+      return out;
+    };
+    driver::LaunchData want = *data;
+    std::string printed;
+    auto first = emit(copy(*k.f));
+    Status ran = driver::run_emu(*first, want, k.sources, {}, printed);
+    REQUIRE_MESSAGE(ran, ran.failed().message);
+    auto changed = emit(std::move(mutant));
+    for (emu::Policy policy : {emu::Policy::Eager, emu::Policy::Lazy, emu::Policy::Random, emu::Policy::Reverse})
+      for (uint64_t seed = 1; seed <= (policy == emu::Policy::Random ? 4u : 1u); seed++) {
+        driver::LaunchData got = *data;
+        emu::Options options;
+        options.policy = policy;
+        options.seed = seed;
+        Status s = driver::run_emu(*changed, got, k.sources, options, printed);
+        REQUIRE_MESSAGE(s, s.failed().message);
+        for (size_t i = 0; i < got.tensors.size(); i++) CHECK(got.tensors[i].bytes == want.tensors[i].bytes);
+      }
+  }
+}
+
 } // namespace
+
+TEST_CASE("what the compiler makes is proven, for every number of slots") {
+  for (const Sample &s : kSamples)
+    for (int64_t stages = 1; stages <= 5; stages++) {
+      INFO(label(s) << " " << stages);
+      Kernel k(s, stages);
+      if (!k.problem.empty()) { // more than shared memory holds, or a ring by groups of one slot
+        CHECK((stages == 1 || k.problem.find("shared") != std::string::npos));
+        continue;
+      }
+      ProtocolProof p = prove_protocol(*k.f, &k.sources);
+      bool groups = false;
+      ir::walk(k.f->body, [&](const Op *op) {
+        groups |= op->kind == OpKind::RingAlloc && op->attrs.s("transport") == "cp_async";
+      });
+      INFO(p.text << "\n" << p.timeline);
+      // A ring by groups of one slot would have to be filled while it is read.
+      CHECK((p.verdict == Verdict::Proven) == !(groups && stages == 1));
+      MESSAGE(label(s) << ", " << stages << " slots: " << p.states << " states");
+    }
+}
+
+TEST_CASE("mutants are rejected, or do no harm for a reason") {
+  std::set<std::string> used;
+  std::map<std::pair<const Sample *, std::string>, int> run;
+  for (const Sample &s : kSamples)
+    for (int64_t stages : {2, 3}) {
+      Kernel k(s, stages);
+      REQUIRE_MESSAGE(k.problem.empty(), k.problem);
+      std::string text = ir::print(*k.f);
+      for (const Mutator &m : mutators())
+        for (size_t n = 0; n < 24; n++) {
+          std::unique_ptr<Function> f = copy(*k.f);
+          if (!m.apply(*f, n)) continue;
+          if (ir::print(*f) == text) continue;
+          INFO(label(s) << ", " << stages << " slots: " << m.name << ", " << n);
+          used.insert(m.name);
+          ProtocolProof p = prove_protocol(*f, &k.sources);
+          Reason why = has_roles(*f) ? m.accepted : m.by_groups;
+          if (p.verdict == Verdict::Broken) {
+            CHECK(p.condition != ' ');
+            CHECK(!p.timeline.empty());
+          }
+          if (p.verdict != Verdict::Proven) continue;
+          if (std::string(m.name) == "drop a block barrier") { // of another buffer: the verifier's
+            CHECK(!ir::verify(*f, ir::Stage::allocated).empty());
+            continue;
+          }
+          CHECK(why != Reason::None);
+          if (why != Reason::None && run[{&s, m.name}]++ == 0) run_mutant(s, k, std::move(f));
+        }
+    }
+  for (const Mutator &m : mutators()) CHECK_MESSAGE(used.count(m.name), m.name);
+}
+
+TEST_CASE("mbarriers of a wrong count are rejected") {
+  Kernel k(kSamples[3], 3);
+  REQUIRE(has_roles(*k.f));
+  protocol::Counts right = arrival_counts(*k.f);
+  CHECK(prove_protocol(*k.f, nullptr, right).verdict == Verdict::Proven);
+  for (int64_t protocol::Counts::*field : {&protocol::Counts::full_init, &protocol::Counts::full_arrivals,
+                                           &protocol::Counts::empty_init, &protocol::Counts::empty_arrivals})
+    for (int64_t by : {-1, 1}) {
+      protocol::Counts wrong = right;
+      wrong.*field += by;
+      CHECK(prove_protocol(*k.f, nullptr, wrong).verdict == Verdict::Broken);
+    }
+}
+
+TEST_CASE("the counter-example is the shortest one") {
+  Kernel k(kSamples[3], 2);
+  std::unique_ptr<Function> f = copy(*k.f);
+  REQUIRE(drop(OpKind::RingRelease)(*f, 0));
+  ProtocolProof p = prove_protocol(*f, nullptr);
+  CHECK(p.condition == 'h');
+  // The producer fills both slots and waits for the first one, whatever the readers do.
+  CHECK(p.text.find("producer waits at `acquire ring 0 item 2 slot 0`") != std::string::npos);
+  MESSAGE(p.text << "\n" << p.timeline);
+  f = copy(*k.f);
+  REQUIRE(drop(OpKind::RingWait)(*f, 0));
+  p = prove_protocol(*f, nullptr);
+  CHECK(p.condition == 'b');
+  MESSAGE(p.text << "\n" << p.timeline);
+}

@@ -40,14 +40,14 @@ struct Hash {
 class Explorer {
 public:
   Explorer(const Skeleton &s, const Counts &counts) : s_(s), counts_(counts), l_(s) {
-    for (size_t r = 0; r < s.rings.size(); r++) writers_.push_back(writers_of(int(r)));
-    for (int st = 0; st < s.streams; st++) {
-      int16_t bits = 0;
-      for (int a = 0; a < l_.agents(); a++)
-        for (const Instr &i : code(a))
-          if (i.stream == st) bits |= bit(a);
-      readers_.push_back(bits);
+    for (size_t r = 0; r < s.rings.size(); r++) {
+      writers_.push_back(writers_of(int(r)));
+      fillers_.push_back(agents_with([&](const Instr &i) { return i.act == Act::Fill && i.ring == int(r); }));
+      users_.push_back(agents_with(
+          [&](const Instr &i) { return i.ring >= 0 && i.act != Act::NewRing && ring(i.ring).component == int(r); }));
     }
+    for (int st = 0; st < s.streams; st++)
+      readers_.push_back(agents_with([&](const Instr &i) { return i.stream == st; }));
   }
 
   Exploration run(int64_t limit) {
@@ -95,13 +95,16 @@ private:
 
   // Agents whose copies or stores may hit the ring's bytes.
   int16_t writers_of(int r) const {
+    return agents_with([&](const Instr &i) {
+      const std::vector<int> &others = ring(r).overlaps;
+      if (i.act == Act::Touch) return std::count(i.touched.begin(), i.touched.end(), r) > 0;
+      return i.act == Act::Fill && (i.ring == r || std::count(others.begin(), others.end(), i.ring) > 0);
+    });
+  }
+  template <typename F> int16_t agents_with(F &&does) const {
     int16_t bits = 0;
     for (int a = 0; a < l_.agents(); a++)
-      for (const Instr &i : code(a)) {
-        bool fills =
-            i.act == Act::Fill && (i.ring == r || std::count(ring(r).overlaps.begin(), ring(r).overlaps.end(), i.ring));
-        if (fills || (i.act == Act::Touch && std::count(i.touched.begin(), i.touched.end(), r))) bits |= bit(a);
-      }
+      if (std::any_of(code(a).begin(), code(a).end(), does)) bits |= bit(a);
     return bits;
   }
 
@@ -342,11 +345,7 @@ private:
     }
   }
   static std::string content(Copy x) { return x.item == kNone ? "nothing of it" : fmt::format("item {}", int(x.item)); }
-  bool fills(int agent, int r) const {
-    for (const Instr &i : code(agent))
-      if (i.act == Act::Fill && i.ring == r) return true;
-    return false;
-  }
+  bool fills(int agent, int r) const { return fillers_[size_t(r)] & bit(agent); }
 
   void go(const Cells &from, int16_t agents, std::vector<Next> &out, bool past_stop = false) {
     resume({from, {}, std::nullopt}, agents, out, past_stop);
@@ -405,6 +404,11 @@ private:
     switch (i.act) {
     case Act::Jump: l_.place(n.cells, a) = int16_t(i.target); return -1;
     case Act::Assign: assign(n, a, i); break;
+    case Act::Test: {
+      bool on = value(n.cells, a, i.counter) < i.limit;
+      l_.place(n.cells, a) = on ? int16_t(l_.place(n.cells, a) + 1) : int16_t(i.target);
+      return -1;
+    }
     case Act::Branch: {
       int16_t &taken = l_.taken(n.cells, i.stream, a);
       if (taken >= l_.length(n.cells, i.stream)) return i.stream;
@@ -418,7 +422,12 @@ private:
     }
     case Act::Fill: {
       bool exists = true;
-      for (int k = 0; i.stream >= 0 && k <= i.ahead && exists; k++) {
+      int64_t last = i.iteration ? value(n.cells, a, *i.iteration) : i.ahead;
+      if (i.stream >= 0 && last >= kMostBits) {
+        limit(n, a, i, "copies run too many iterations ahead");
+        return -1;
+      }
+      for (int k = 0; i.stream >= 0 && k <= last && exists; k++) {
         int bit = l_.taken(n.cells, i.stream, a) + k;
         if (bit >= l_.length(n.cells, i.stream)) return i.stream;
         exists = l_.bits(n.cells, i.stream) >> bit & 1;
@@ -645,9 +654,7 @@ private:
     int period = ring(component).period;
     int16_t least = INT16_MAX, instances = 0;
     for (int a = 0; a < l_.agents(); a++) {
-      bool counts = false, uses = false;
-      for (const Instr &i : code(a))
-        uses |= i.ring >= 0 && ring(i.ring).component == component && i.act != Act::NewRing;
+      bool counts = false, uses = users_[size_t(component)] & bit(a);
       for (int v = 0; v < s_.vars; v++) {
         if (s_.component[size_t(v)] != component || l_.var(c, a, v) == kNone) continue;
         counts = true;
@@ -704,7 +711,8 @@ private:
   const Skeleton &s_;
   const Counts &counts_;
   Layout l_;
-  std::vector<int16_t> writers_, readers_; // per ring, per stream: agents
+  std::vector<int16_t> writers_, fillers_, users_; // per ring, users per component: agents
+  std::vector<int16_t> readers_;                   // per stream
   int16_t start_ = 0;
   bool telling_ = false;
   std::unordered_map<Cells, char, Hash> seen_;

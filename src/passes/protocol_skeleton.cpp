@@ -18,7 +18,6 @@ bool is_ring_op(OpKind k) {
          k == OpKind::RingRelease || k == OpKind::RingLoad;
 }
 size_t ring_operand(const Op &op) { return op.kind == OpKind::RingFill ? op.attrs.ints("sizes").size() + 1 : 0; }
-bool is_loop(const Op &op) { return op.kind == OpKind::For || op.kind == OpKind::While; }
 
 class Extract {
 public:
@@ -217,11 +216,18 @@ private:
     }
     return v;
   }
+  // A loop whose bounds and step are constants: the proof runs it as it is, if its own counter names items.
+  static bool counted(const Op &loop) {
+    if (loop.kind != OpKind::For) return false;
+    auto step = constant_of(loop.operand(2));
+    return constant_of(loop.operand(0)) && constant_of(loop.operand(1)) && step && *step > 0;
+  }
   // What a carried value is made of: those that flow into it. Empty: v is not carried.
   std::vector<const Value *> sources(const Value *v) const {
     if (v->is_arg() && v->block->parent) {
       const Op &loop = *v->block->parent;
       size_t i = size_t(v->index);
+      if (loop.kind == OpKind::For && i == 0 && counted(loop)) return {loop.operand(0)};
       if (loop.kind == OpKind::For && i > 0)
         return {loop.operand(2 + i), loop.regions[0]->terminator()->operand(i - 1)};
       if (loop.kind == OpKind::While && v->block == loop.regions[0])
@@ -350,17 +356,6 @@ private:
     Counter item = counter_if_known(v->op->operand(0));
     const Value *trips = v->op->operand(1);
     if (item.var == -2) return fail(op, unknown), false;
-    if (item.var < 0) { // before a loop
-      for (size_t at = size_t(std::find(op.block->ops.begin(), op.block->ops.end(), &op) - op.block->ops.begin());
-           at < op.block->ops.size(); at++) {
-        const Op &loop = *op.block->ops[at];
-        if (loop.kind != OpKind::For || !has_events(loop) || !keys_.is_trip_count(trips, loop)) continue;
-        i.stream = stream(loop);
-        i.ahead = int(item.add);
-        return item.add >= 0 && item.add < 16 ? true : (fail(op, unknown), false);
-      }
-      return fail(op, unknown), false;
-    }
     for (const Op *loop = op.block->parent; loop; loop = loop->block->parent) {
       if (loop->kind != OpKind::For || !keys_.is_trip_count(trips, *loop)) continue;
       for (size_t k = 1; k < loop->regions[0]->args.size(); k++) {
@@ -370,9 +365,20 @@ private:
         if (it == var_.end() || it->second != item.var || !first) continue;
         if (!(counter(loop->regions[0]->terminator()->operand(k - 1)) == Counter{item.var, 1})) continue;
         i.stream = stream(*loop);
-        i.ahead = int(std::max<int64_t>(-1, item.add + *first - 1));
-        return i.ahead < 16 ? true : (fail(op, unknown), false);
+        i.ahead = int(std::clamp<int64_t>(item.add + *first - 1, -1, INT16_MAX));
+        return true;
       }
+    }
+    // Before its loop: the next one that runs so often.
+    for (const Op *at = &op; at; at = at->block->parent) {
+      const std::vector<Op *> &ops = at->block->ops;
+      for (auto it = std::find(ops.begin(), ops.end(), at); it != ops.end(); ++it) {
+        if ((*it)->kind != OpKind::For || *it == at || !has_events(**it) || !keys_.is_trip_count(trips, **it)) continue;
+        i.stream = stream(**it);
+        i.iteration = item;
+        return true;
+      }
+      if (at->block->parent && !counted(*at->block->parent)) break;
     }
     return fail(op, unknown), false;
   }
@@ -408,22 +414,32 @@ private:
   void loop(const Op &op, const Block *condition, const Block &body) {
     const std::vector<Value *> &args = condition ? condition->args : body.args;
     size_t first = condition ? 0 : 1; // argument that is carried
-    assign(flow(args, op.operands, first, condition ? 0 : 3), op);
+    Assign start = flow(args, op.operands, first, condition ? 0 : 3);
+    bool runs_as_it_is = counted(op) && var_.count(args[0]);
+    if (runs_as_it_is) start.emplace_back(var_.at(args[0]), Counter{-1, *constant_of(op.operand(0))});
+    assign(std::move(start), op);
     int head = here();
     if (condition) block(*condition);
     int test = here();
-    Instr &b = emit(Act::Branch, &op);
-    b.stream = stream(op);
+    if (runs_as_it_is) {
+      Instr &b = emit(Act::Test, &op);
+      b.counter = {var_.at(args[0]), 0};
+      b.limit = *constant_of(op.operand(1));
+    } else {
+      emit(Act::Branch, &op).stream = stream(op);
+    }
     if (condition) assign(flow(body.args, condition->args), op);
     block(body);
-    assign(flow(args, body.terminator()->operands, first), op);
+    Assign again = flow(args, body.terminator()->operands, first);
+    if (runs_as_it_is) again.emplace_back(var_.at(args[0]), Counter{var_.at(args[0]), *constant_of(op.operand(2))});
+    assign(std::move(again), op);
     emit(Act::Jump, &op).target = head;
     // Ops inside `if` or inner loops may not be met in an iteration.
     std::vector<int> skipped(code_->size() + 1, 0);
     for (int i = head; i < here(); i++)
-      if (const Instr &in = (*code_)[size_t(i)]; in.act == Act::Branch && i != test)
+      if (const Instr &in = (*code_)[size_t(i)]; (in.act == Act::Branch || in.act == Act::Test) && i != test)
         for (int k = i; k < in.target; k++) skipped[size_t(k)] = 1;
-    bool stops = true;
+    bool stops = !runs_as_it_is;
     for (int i = head; i < here(); i++) stops &= !waits((*code_)[size_t(i)]) || skipped[size_t(i)];
     (*code_)[size_t(test)].stops = stops;
     (*code_)[size_t(test)].target = here();

@@ -40,6 +40,7 @@ enum class Act : uint8_t {
   NewRing, // ring: the same bytes hold the items of a fresh ring
   Assign,  // counters at the edges of loops; var, value pairs, at once
   Branch,  // next bit of the stream: 1 goes on, 0 jumps to target
+  Test,    // counter < limit goes on, else jumps to target
   Jump,
   Exit
 };
@@ -51,11 +52,13 @@ struct Instr {
   Counter counter;
   int field = 0;
   int64_t pending = 0;
-  // Fill: enabled if `stream` has this many more iterations of the loop at hand; < 0: always. A loop's head has taken
-  // the bit of the iteration that runs.
+  // Fill with a stream: enabled if the loop has the iteration. Inside the loop, `ahead` more than the one that follows
+  // (< 0: it is this one or earlier); before it, iteration number `iteration`.
   int ahead = -1;
+  std::optional<Counter> iteration;
   int stream = -1;
-  int target = 0;     // of Branch and Jump
+  int target = 0;     // of Branch, Test and Jump
+  int64_t limit = 0;  // of Test
   bool stops = false; // Branch: others may run in between, as no op of the body waits for them
   bool writes = false;
   std::vector<int> touched;
