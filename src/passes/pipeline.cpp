@@ -3,6 +3,7 @@
 #include "passes/cleanup.h"
 #include "passes/layout_choice.h"
 #include "passes/passes.h"
+#include "passes/prove_protocol.h"
 #include "passes/schedule_loops.h"
 #include "support/diag_kinds.h"
 
@@ -51,9 +52,11 @@ std::vector<Pass> pipeline() {
       {"allocate_shared", "offsets in shared memory", allocate_shared, std::nullopt, false},
       // Needs the offsets: two buffers conflict where their bytes do.
       {"place_barriers", "order accesses of different warps", place_barriers, ir::Stage::allocated, false},
-      // Last: it counts the barriers that are there already.
+      // After all other barriers: it counts the barriers that are there already.
       {"order_memory", "order accesses of different threads to tensors that are written", order_memory, std::nullopt,
        false},
+      // Nothing may change the IR between this and code generation.
+      {"prove_protocol", "asynchronous copies are safe in every run", prove_protocol_pass, std::nullopt, false},
   };
 }
 

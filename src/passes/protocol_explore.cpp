@@ -1,0 +1,728 @@
+#include "passes/protocol_explore.h"
+#include "ir/op_def.h"
+#include "passes/protocol_state.h"
+#include "support/check.h"
+#include <algorithm>
+#include <deque>
+#include <unordered_map>
+
+namespace tkc::passes::protocol {
+
+namespace {
+
+constexpr int16_t kMostAge = 64;    // of groups: no wait leaves more pending
+constexpr int kMostBits = 14;       // of a stream
+constexpr int16_t kMostItem = 8192; // a counter that far from all others is not followed
+
+struct Failure {
+  char condition = ' ';
+  std::string text;
+  const Instr *at = nullptr;
+  int agent = 0;
+  bool limit = false; // of the exploration, not of the kernel
+};
+
+// One way to go on from a state.
+struct Next {
+  Cells cells;
+  std::vector<Entry> log; // filled while a run is told
+  std::optional<Failure> failure;
+};
+
+struct Hash {
+  size_t operator()(const Cells &c) const {
+    uint64_t h = 0x9e3779b97f4a7c15u;
+    for (int16_t v : c) h = (h ^ uint64_t(uint16_t(v))) * 0x100000001b3u;
+    return size_t(h ^ h >> 29);
+  }
+};
+
+class Explorer {
+public:
+  Explorer(const Skeleton &s, const Counts &counts) : s_(s), counts_(counts), l_(s) {
+    for (size_t r = 0; r < s.rings.size(); r++) {
+      writers_.push_back(writers_of(int(r)));
+      fillers_.push_back(agents_with([&](const Instr &i) { return i.act == Act::Fill && i.ring == int(r); }));
+      users_.push_back(agents_with(
+          [&](const Instr &i) { return i.ring >= 0 && i.act != Act::NewRing && ring(i.ring).component == int(r); }));
+    }
+    for (int st = 0; st < s.streams; st++)
+      readers_.push_back(agents_with([&](const Instr &i) { return i.stream == st; }));
+  }
+
+  Exploration run(int64_t limit) {
+    Exploration out;
+    for (int a = 0; a < l_.agents(); a++) out.agents.push_back(name(a));
+    int16_t all = 0;
+    for (int a = 0; a < l_.agents(); a++) all |= bit(a);
+    start_ = all;
+    std::vector<Next> first;
+    go(l_.initial(), all, first);
+    if (!add(-1, std::move(first), out)) return out;
+    for (size_t at = 0; at < states_.size(); at++) {
+      std::vector<Next> next = successors(*states_[at].cells);
+      if (!add(int64_t(at), std::move(next), out)) return out;
+      if (int64_t(states_.size()) > limit) {
+        out.end = Exploration::End::Unproven;
+        out.text = fmt::format("more than {} states; fewer slots or simpler control flow would do", limit);
+        out.states = int64_t(states_.size());
+        return out;
+      }
+    }
+    out.states = int64_t(states_.size());
+    return out;
+  }
+
+private:
+  struct State {
+    const Cells *cells; // in seen_
+    int64_t parent;
+    int32_t choice; // of the parent's successors
+  };
+
+  static int16_t bit(int agent) { return int16_t(1 << agent); }
+  const std::vector<Instr> &code(int agent) const { return s_.roles[size_t(l_.role(agent))].code; }
+  const Instr &at(Cells &c, int agent) const { return code(agent)[size_t(l_.place(c, agent))]; }
+  const Ring &ring(int r) const { return s_.rings[size_t(r)]; }
+
+  std::string name(int agent) const {
+    const Role &role = s_.roles[size_t(l_.role(agent))];
+    if (role.warps == 1) return s_.roles.size() == 1 ? "the warp" : role.name;
+    bool first = agent == 0 || l_.role(agent - 1) != l_.role(agent);
+    std::string whose = s_.roles.size() == 1 ? "" : role.name + ": ";
+    return whose + (first ? "one warp" : role.warps == 2 ? "the other warp" : "the other warps");
+  }
+
+  // Agents whose copies or stores may hit the ring's bytes.
+  int16_t writers_of(int r) const {
+    return agents_with([&](const Instr &i) {
+      const std::vector<int> &others = ring(r).overlaps;
+      if (i.act == Act::Touch) return std::count(i.touched.begin(), i.touched.end(), r) > 0;
+      return i.act == Act::Fill && (i.ring == r || std::count(others.begin(), others.end(), i.ring) > 0);
+    });
+  }
+  template <typename F> int16_t agents_with(F &&does) const {
+    int16_t bits = 0;
+    for (int a = 0; a < l_.agents(); a++)
+      if (std::any_of(code(a).begin(), code(a).end(), does)) bits |= bit(a);
+    return bits;
+  }
+
+  // ---- the graph of states
+
+  // False: the exploration has ended, and `out` says how.
+  bool add(int64_t parent, std::vector<Next> next, Exploration &out) {
+    for (size_t i = 0; i < next.size(); i++) {
+      if (next[i].failure) {
+        tell(parent, int32_t(i), *next[i].failure, out);
+        return false;
+      }
+      normalise(next[i].cells);
+      auto [it, fresh] = seen_.emplace(std::move(next[i].cells), 0);
+      if (fresh) states_.push_back({&it->first, parent, int32_t(i)});
+    }
+    return true;
+  }
+
+  void tell(int64_t parent, int32_t choice, const Failure &f, Exploration &out) {
+    std::vector<std::pair<int64_t, int32_t>> path{{parent, choice}};
+    for (int64_t p = parent; p >= 0; p = states_[size_t(p)].parent)
+      path.emplace_back(states_[size_t(p)].parent, states_[size_t(p)].choice);
+    telling_ = true;
+    std::reverse(path.begin(), path.end());
+    for (auto [from, which] : path) {
+      std::vector<Next> next;
+      if (from < 0)
+        go(l_.initial(), start_, next);
+      else
+        next = successors(*states_[size_t(from)].cells);
+      for (Entry &e : next[size_t(which)].log) out.timeline.push_back(std::move(e));
+    }
+    out.end = f.limit ? Exploration::End::Unproven : Exploration::End::Broken;
+    out.condition = f.condition;
+    out.text = f.text;
+    out.op = f.at ? f.at->op : nullptr;
+    out.states = int64_t(states_.size());
+  }
+
+  // ---- steps
+
+  std::vector<Next> successors(const Cells &from) {
+    std::vector<Next> out;
+    Cells c = from;
+    int16_t ended = 0;
+    for (int a = 0; a < l_.agents(); a++)
+      if (at(c, a).act == Act::Exit) ended |= bit(a);
+    if (ended == start_) return at_end(from);
+    for (int a = 0; a < l_.agents(); a++) {
+      if (l_.queue_size(c, a) > 0) complete(from, a, out);
+      const Instr &i = at(c, a);
+      bool first = (l_.members(l_.role(a)) & (bit(a) - 1)) == 0;
+      bool barrier = i.act == Act::Barrier || (i.act == Act::Wait && !ring(i.ring).mbarrier);
+      if (barrier) {
+        if (first) meet(from, l_.role(a), out);
+      } else if (i.act == Act::Wait || i.act == Act::Acquire) {
+        pass_mbarrier(from, a, i, out);
+      } else if (i.act == Act::Branch) {
+        go(from, bit(a), out, true);
+      }
+    }
+    if (!out.empty()) return out;
+    Next stuck{from, {}, std::nullopt};
+    deadlock(stuck, ended);
+    return {stuck};
+  }
+
+  // Every agent has ended.
+  std::vector<Next> at_end(const Cells &from) {
+    Next n{from, {}, std::nullopt};
+    for (int r = 0; r < int(s_.rings.size()); r++)
+      for (int k = 0; k < ring(r).stages; k++)
+        for (int a = 0; a < l_.agents(); a++)
+          if (Copy x = l_.copy(n.cells, r, k, a); x.age >= 0)
+            fail(n, a, at(n.cells, a), 'g', "the block ends while the copy of item {} of ring {} is in flight",
+                 int(x.item), r);
+    return n.failure ? std::vector<Next>{n} : std::vector<Next>{};
+  }
+
+  void deadlock(Next &n, int16_t ended) {
+    std::string text = "no warp can go on:";
+    const Instr *where = nullptr;
+    for (int a = 0; a < l_.agents(); a++) {
+      const Instr &i = at(n.cells, a);
+      text += fmt::format("{} {} ", a ? ";" : "", name(a));
+      if (ended & bit(a)) {
+        text += "has ended";
+      } else {
+        text +=
+            i.act == Act::Barrier ? "waits at a block barrier" : fmt::format("waits at `{}`", describe(n.cells, a, i));
+        where = &i;
+      }
+    }
+    fail(n, 0, *where, 'h', "{}", text);
+  }
+
+  // The oldest published item of the agent completes: its copies are there, and the warp's lanes arrive.
+  void complete(const Cells &from, int a, std::vector<Next> &out) {
+    Next n{from, {}, std::nullopt};
+    int r = l_.queued(n.cells, a, 0)[0], item = l_.queued(n.cells, a, 0)[1];
+    int16_t &size = l_.queue_size(n.cells, a);
+    for (int k = 0; k + 1 < size; k++) std::copy_n(l_.queued(n.cells, a, k + 1), 2, l_.queued(n.cells, a, k));
+    size--;
+    std::fill_n(l_.queued(n.cells, a, size), 2, int16_t(0));
+    each_copy(n.cells, a, true, [&](Copy x, int) {
+      if (x.age == 1)
+        x.age = -1;
+      else if (x.age > 1)
+        x.age--;
+    });
+    const Instr *publish = nullptr;
+    for (const Instr &i : code(a))
+      if (i.act == Act::Publish && i.ring == r) publish = &i;
+    if (telling_) n.log.push_back({a, publish->op, fmt::format("(copies of ring {} item {} arrive)", r, item)});
+    int k = int(item % ring(r).stages);
+    arrive(n, a, *publish, l_.full(n.cells, r, k), item / int(ring(r).stages), counts_.full_init, counts_.full_arrivals,
+           "full", item, r);
+    out.push_back(std::move(n));
+  }
+
+  void arrive(Next &n, int a, const Instr &i, Phase p, int phase, int64_t expected, int64_t each, const char *which,
+              int item, int r) {
+    if (p.number != phase)
+      return fail(n, a, i, 'c',
+                  "the arrival for item {} of ring {} falls into phase {} of the slot's `{}` barrier, not {}", item, r,
+                  int(p.number), which, phase);
+    if (p.arrived & bit(a)) return fail(n, a, i, 'c', "{} arrives twice for item {} of ring {}", name(a), item, r);
+    p.arrived |= bit(a);
+    int64_t sum = 0;
+    for (int o = 0; o < l_.agents(); o++)
+      if (p.arrived & bit(o)) sum += each * l_.weight(o);
+    if (sum > expected)
+      return fail(n, a, i, 'c', "{} arrivals for item {} of ring {}; its `{}` barrier expects {}", sum, item, r, which,
+                  expected);
+    if (sum < expected) return;
+    p.number++;
+    p.arrived = 0;
+  }
+
+  void pass_mbarrier(const Cells &from, int a, const Instr &i, std::vector<Next> &out) {
+    Next n{from, {}, std::nullopt};
+    bool acquire = i.act == Act::Acquire;
+    int item = 0, k = 0;
+    if (!item_of(n, a, i, item, k)) {
+      out.push_back(std::move(n));
+      return;
+    }
+    int phase = item / int(ring(i.ring).stages) - (acquire ? 1 : 0);
+    Phase p = acquire ? l_.empty(n.cells, i.ring, k) : l_.full(n.cells, i.ring, k);
+    if (p.number == phase) return; // not yet
+    note_op(n, a, i);
+    if (p.number != phase + 1) {
+      fail(n, a, i, 'd',
+           "waits for phase {} of a barrier that has completed {}: its parity tells nothing of that phase", phase,
+           int(p.number));
+    } else if (acquire) {
+      for (int o = 0; o < l_.agents(); o++)
+        if (Mark m = l_.read(n.cells, i.ring, k, o); m.state == 2) m.known |= bit(a);
+    } else {
+      for (int o = 0; o < l_.agents(); o++)
+        if (Copy x = l_.copy(n.cells, i.ring, k, o); x.age < 0) x.visible |= bit(a);
+      arrived_item(n, a, i, item, k);
+    }
+    if (n.failure) {
+      out.push_back(std::move(n));
+      return;
+    }
+    l_.place(n.cells, a)++;
+    resume(std::move(n), bit(a), out);
+  }
+
+  // A barrier of the role's agents, if all have come to it.
+  void meet(const Cells &from, int role, std::vector<Next> &out) {
+    Next n{from, {}, std::nullopt};
+    int16_t members = l_.members(role);
+    int first = -1;
+    for (int a = 0; a < l_.agents(); a++) {
+      if (!(members & bit(a))) continue;
+      const Instr &i = at(n.cells, a);
+      if (i.act != Act::Barrier && !(i.act == Act::Wait && !ring(i.ring).mbarrier)) return;
+      if (first < 0) first = a;
+      if (&i != &at(n.cells, first)) {
+        fail(n, a, i, 'k', "{} and {} meet at different barriers", name(first), name(a));
+        out.push_back(std::move(n));
+        return;
+      }
+    }
+    const Instr &i = at(n.cells, first);
+    for (int a = first; a < l_.agents(); a++) {
+      if (!(members & bit(a))) continue;
+      note_op(n, a, i);
+      if (i.act == Act::Wait)
+        each_copy(n.cells, a, false, [&](Copy x, int) {
+          if (x.age <= i.pending || x.age < 0) return;
+          x.age = -1;
+          x.visible |= bit(a);
+        });
+    }
+    auto spread = [&](int16_t &known) {
+      if (known & members) known |= members;
+    };
+    for (int r = 0; r < int(s_.rings.size()); r++)
+      for (int a = 0; a < l_.agents(); a++) {
+        auto pass = [&](Mark m) {
+          if (m.state && (members & bit(a))) m.known |= members;
+          spread(m.known);
+        };
+        pass(l_.other(n.cells, r, a));
+        for (int k = 0; k < ring(r).stages; k++) {
+          pass(l_.read(n.cells, r, k, a));
+          spread(l_.copy(n.cells, r, k, a).visible);
+        }
+      }
+    for (int a = first; a < l_.agents() && i.act == Act::Wait && !n.failure; a++) {
+      int item = 0, k = 0;
+      if ((members & bit(a)) && item_of(n, a, i, item, k)) arrived_item(n, a, i, item, k);
+    }
+    if (n.failure) {
+      out.push_back(std::move(n));
+      return;
+    }
+    for (int a = 0; a < l_.agents(); a++)
+      if (members & bit(a)) l_.place(n.cells, a)++;
+    resume(std::move(n), members, out);
+  }
+
+  // After a wait every writer's copies of the item must be complete.
+  void arrived_item(Next &n, int a, const Instr &i, int item, int k) {
+    for (int o = 0; o < l_.agents() && !n.failure; o++) {
+      if (!fills(o, i.ring)) continue;
+      Copy x = l_.copy(n.cells, i.ring, k, o);
+      if (x.item != item || x.instance != l_.instance(n.cells, a, i.ring))
+        fail(n, a, i, 'b', "the wait for item {} of ring {} ends while its slot {} holds {}", item, i.ring, k,
+             content(x));
+      else if (x.age >= 0)
+        fail(n, a, i, 'b', "the wait for item {} of ring {} ends while its copies are in flight", item, i.ring);
+    }
+  }
+  static std::string content(Copy x) { return x.item == kNone ? "nothing of it" : fmt::format("item {}", int(x.item)); }
+  bool fills(int agent, int r) const { return fillers_[size_t(r)] & bit(agent); }
+
+  void go(const Cells &from, int16_t agents, std::vector<Next> &out, bool past_stop = false) {
+    resume({from, {}, std::nullopt}, agents, out, past_stop);
+  }
+
+  // Each of the agents executes up to its next blocking op. Every bit that has not been taken before is tried both
+  // ways.
+  void resume(Next n, int16_t agents, std::vector<Next> &out, bool past_stop = false) {
+    std::deque<std::pair<Next, bool>> work;
+    work.emplace_back(std::move(n), past_stop);
+    while (!work.empty()) {
+      auto [now, past] = std::move(work.front());
+      work.pop_front();
+      bool split = false;
+      for (int a = 0; a < l_.agents() && !split && !now.failure; a++) {
+        if (!(agents & bit(a))) continue;
+        while (!now.failure) {
+          const Instr &i = at(now.cells, a);
+          if (blocks(i) || i.act == Act::Exit || (i.stops && !past)) break;
+          int undecided = execute(now, a, i);
+          if (undecided >= 0) {
+            for (int16_t value : {int16_t(1), int16_t(0)}) {
+              Next copy = now;
+              append(copy, a, i, undecided, value);
+              work.emplace_back(std::move(copy), past);
+            }
+            split = true;
+            break;
+          }
+          if (i.act == Act::Branch) past = false;
+        }
+        if (!split && !now.failure && at(now.cells, a).act == Act::Exit) leave(now, a);
+      }
+      if (!split) out.push_back(std::move(now));
+    }
+  }
+  static bool blocks(const Instr &i) { return i.act == Act::Acquire || i.act == Act::Wait || i.act == Act::Barrier; }
+
+  void append(Next &n, int a, const Instr &i, int stream, int16_t value) {
+    int16_t &length = l_.length(n.cells, stream);
+    if (length >= kMostBits) return limit(n, a, i, "warps run too many iterations ahead of each other");
+    l_.bits(n.cells, stream) |= int16_t(value << length);
+    length++;
+  }
+
+  void leave(Next &n, int a) {
+    each_copy(n.cells, a, false, [&](Copy x, int r) {
+      if (x.age >= 0)
+        fail(n, a, at(n.cells, a), 'g', "{} ends while its copy of item {} of ring {} is in flight", name(a),
+             int(x.item), r);
+    });
+  }
+
+  // Returns the stream whose next bit the op needs, and has then done nothing; else -1.
+  int execute(Next &n, int a, const Instr &i) {
+    switch (i.act) {
+    case Act::Jump: l_.place(n.cells, a) = int16_t(i.target); return -1;
+    case Act::Assign: assign(n, a, i); break;
+    case Act::Test: {
+      bool on = value(n.cells, a, i.counter) < i.limit;
+      l_.place(n.cells, a) = on ? int16_t(l_.place(n.cells, a) + 1) : int16_t(i.target);
+      return -1;
+    }
+    case Act::Branch: {
+      int16_t &taken = l_.taken(n.cells, i.stream, a);
+      if (taken >= l_.length(n.cells, i.stream)) return i.stream;
+      bool on = l_.bits(n.cells, i.stream) >> taken & 1;
+      taken++;
+      bool loop = i.op->kind != ir::OpKind::If;
+      if (telling_)
+        n.log.push_back({a, i.op, loop ? on ? "loop: an iteration" : "loop: ends" : on ? "if: true" : "if: false"});
+      l_.place(n.cells, a) = on ? int16_t(l_.place(n.cells, a) + 1) : int16_t(i.target);
+      return -1;
+    }
+    case Act::Fill: {
+      bool exists = true;
+      int64_t last = i.iteration ? value(n.cells, a, *i.iteration) : i.ahead;
+      if (i.stream >= 0 && last >= kMostBits) {
+        limit(n, a, i, "copies run too many iterations ahead");
+        return -1;
+      }
+      for (int k = 0; i.stream >= 0 && k <= last && exists; k++) {
+        int bit = l_.taken(n.cells, i.stream, a) + k;
+        if (bit >= l_.length(n.cells, i.stream)) return i.stream;
+        exists = l_.bits(n.cells, i.stream) >> bit & 1;
+      }
+      if (exists) fill(n, a, i);
+      break;
+    }
+    case Act::Publish: publish(n, a, i); break;
+    case Act::Load: load(n, a, i); break;
+    case Act::Release: release(n, a, i); break;
+    case Act::Touch: touch(n, a, i); break;
+    case Act::NewRing: {
+      int16_t &instance = l_.instance(n.cells, a, i.ring);
+      instance ^= 1;
+      for (int k = 0; k < ring(i.ring).stages; k++)
+        if (Copy x = l_.copy(n.cells, i.ring, k, a); x.age < 0 && x.instance == instance) clear(x);
+      break;
+    }
+    default: TKC_UNREACHABLE("act {}", int(i.act));
+    }
+    l_.place(n.cells, a)++;
+    return -1;
+  }
+
+  void assign(Next &n, int a, const Instr &i) {
+    std::vector<int16_t> values;
+    for (const auto &[to, from] : i.assign) {
+      int64_t v = from ? value(n.cells, a, *from) : kNone;
+      if (from && (v <= kNone || v > kMostItem)) {
+        limit(n, a, i, "a counter runs away from all others");
+        return;
+      }
+      values.push_back(int16_t(v));
+    }
+    for (size_t k = 0; k < values.size(); k++) l_.var(n.cells, a, i.assign[k].first) = values[k];
+  }
+  int64_t value(Cells &c, int a, const Counter &counter) const {
+    if (counter.var < 0) return counter.add;
+    int16_t v = l_.var(c, a, counter.var);
+    return v == kNone ? INT32_MIN : v + counter.add;
+  }
+  // The item that the op names, and its slot.
+  bool item_of(Next &n, int a, const Instr &i, int &item, int &k) {
+    int64_t v = value(n.cells, a, i.counter);
+    if (v < 0) {
+      fail(n, a, i, 'b', "`{}` of item {}", ir::def(*i.op).name.s, v == INT32_MIN ? "unknown" : std::to_string(v));
+      return false;
+    }
+    if (v > kMostItem) {
+      limit(n, a, i, "a counter runs away from all others");
+      return false;
+    }
+    item = int(v);
+    k = int(v % ring(i.ring).stages);
+    return true;
+  }
+
+  static void clear(Copy x) {
+    x.item = kNone;
+    x.fields = x.instance = x.visible = 0;
+    x.age = -1;
+  }
+  template <typename F> void each_copy(Cells &c, int a, bool mbarrier, F &&f) {
+    for (int r = 0; r < int(s_.rings.size()); r++)
+      for (int k = 0; k < ring(r).stages && ring(r).mbarrier == mbarrier; k++) f(l_.copy(c, r, k, a), r);
+  }
+
+  void fill(Next &n, int a, const Instr &i) {
+    int item = 0, k = 0;
+    if (!item_of(n, a, i, item, k)) return;
+    note_op(n, a, i);
+    for (int o = 0; o < l_.agents(); o++) {
+      if (Mark m = l_.read(n.cells, i.ring, k, o); m.state && !(m.known & bit(a)))
+        return fail(n, a, i, 'a', "item {} of ring {} overwrites slot {}, which {} may still be reading", item, i.ring,
+                    k, name(o));
+      if (Mark m = l_.other(n.cells, i.ring, o); m.state && !(m.known & bit(a)))
+        return fail(n, a, i, 'j', "item {} of ring {} overwrites bytes that {} may still be using for another buffer",
+                    item, i.ring, name(o));
+    }
+    Copy x = l_.copy(n.cells, i.ring, k, a);
+    int16_t instance = l_.instance(n.cells, a, i.ring), field = int16_t(1 << i.field);
+    bool same = x.item == item && x.instance == instance;
+    if (x.age >= 0 && (!same || (x.fields & field)))
+      return fail(n, a, i, 'a', "item {} of ring {} overwrites slot {} while the copy of item {} to it is in flight",
+                  item, i.ring, k, int(x.item));
+    for (int o : ring(i.ring).overlaps) overwrite(n, a, i, o);
+    if (!same) x.fields = 0;
+    x.item = int16_t(item);
+    x.instance = instance;
+    x.fields |= field;
+    x.age = 0;
+    x.visible = 0;
+  }
+
+  // The bytes of a ring get another content.
+  void overwrite(Next &n, int a, const Instr &i, int r) {
+    for (int k = 0; k < ring(r).stages && !n.failure; k++)
+      for (int o = 0; o < l_.agents(); o++) {
+        if (Mark m = l_.read(n.cells, r, k, o); m.state && !(m.known & bit(a)))
+          return fail(n, a, i, 'j', "overwrites slot {} of ring {}, which {} may still be reading", k, r, name(o));
+        Copy x = l_.copy(n.cells, r, k, o);
+        if (x.item == kNone) continue;
+        if (x.age >= 0)
+          return fail(n, a, i, 'a', "overwrites slot {} of ring {} while the copy of item {} to it is in flight", k, r,
+                      int(x.item));
+        if (!(x.visible & bit(a)))
+          return fail(n, a, i, 'j', "overwrites slot {} of ring {} without being ordered behind the copy of {}", k, r,
+                      name(o));
+        clear(x);
+      }
+  }
+  void touch(Next &n, int a, const Instr &i) {
+    for (int r : i.touched) {
+      if (i.writes) {
+        if (telling_) n.log.push_back({a, i.op, fmt::format("{} over ring {}", ir::def(*i.op).name.s, r)});
+        overwrite(n, a, i, r);
+      }
+      if (n.failure) return;
+      Mark m = l_.other(n.cells, r, a);
+      m.state = 1;
+      m.known = 0;
+    }
+  }
+
+  void publish(Next &n, int a, const Instr &i) {
+    int item = 0, k = 0;
+    if (!item_of(n, a, i, item, k)) return;
+    note_op(n, a, i);
+    bool mbarrier = ring(i.ring).mbarrier;
+    for (int s = 0; s < ring(i.ring).stages; s++)
+      if (Copy x = l_.copy(n.cells, i.ring, s, a); x.age == 0 && x.item != item)
+        return fail(n, a, i, 'c', "publishes item {} of ring {} after starting the copies of item {}", item, i.ring,
+                    int(x.item));
+    if (!mbarrier) {
+      each_copy(n.cells, a, false, [](Copy x, int) {
+        if (x.age >= 0) x.age = std::min<int16_t>(int16_t(x.age + 1), kMostAge);
+      });
+      return;
+    }
+    int16_t &size = l_.queue_size(n.cells, a);
+    if (size == l_.queue_limit())
+      return fail(n, a, i, 'c', "publishes more items than the rings have slots before any has arrived");
+    l_.queued(n.cells, a, size)[0] = int16_t(i.ring);
+    l_.queued(n.cells, a, size)[1] = int16_t(item);
+    size++;
+    each_copy(n.cells, a, true, [&](Copy x, int) {
+      if (x.age == 0) x.age = size;
+    });
+  }
+
+  void load(Next &n, int a, const Instr &i) {
+    int item = 0, k = 0;
+    if (!item_of(n, a, i, item, k)) return;
+    note_op(n, a, i);
+    for (int o = 0; o < l_.agents(); o++) {
+      if (!fills(o, i.ring)) continue;
+      Copy x = l_.copy(n.cells, i.ring, k, o);
+      if (x.item != item || x.instance != l_.instance(n.cells, a, i.ring))
+        return fail(n, a, i, 'b', "reads item {} of ring {} from slot {}, which holds {}", item, i.ring, k, content(x));
+      if (!(x.fields >> i.field & 1))
+        return fail(n, a, i, 'b', "reads field {} of item {} of ring {}, which nothing was copied to", i.field, item,
+                    i.ring);
+      if (x.age >= 0)
+        return fail(n, a, i, 'b', "reads item {} of ring {} while its copies are in flight", item, i.ring);
+      if (!(x.visible & bit(a)))
+        return fail(n, a, i, 'b', "reads item {} of ring {} without having waited for the copies of {}", item, i.ring,
+                    name(o));
+    }
+    Mark m = l_.read(n.cells, i.ring, k, a);
+    m.state = 1;
+    m.known = 0;
+  }
+
+  void release(Next &n, int a, const Instr &i) {
+    int item = 0, k = 0;
+    if (!item_of(n, a, i, item, k)) return;
+    note_op(n, a, i);
+    if (Mark m = l_.read(n.cells, i.ring, k, a); m.state == 1) m.state = 2;
+    arrive(n, a, i, l_.empty(n.cells, i.ring, k), item / int(ring(i.ring).stages), counts_.empty_init,
+           counts_.empty_arrivals, "empty", item, i.ring);
+  }
+
+  // ---- one form for states that differ in nothing that matters
+  void normalise(Cells &c) {
+    for (int r = 0; r < int(s_.rings.size()); r++) {
+      int16_t instances = 0;
+      for (int a = 0; a < l_.agents(); a++) instances |= bit(l_.instance(c, a, r));
+      for (int a = 0; a < l_.agents(); a++) {
+        settle(l_.other(c, r, a), writers_[size_t(r)]);
+        for (int k = 0; k < ring(r).stages; k++) {
+          settle(l_.read(c, r, k, a), writers_[size_t(r)]);
+          Copy x = l_.copy(c, r, k, a);
+          if (x.item != kNone && x.age < 0 && !(instances >> x.instance & 1) &&
+              (x.visible & writers_[size_t(r)]) == writers_[size_t(r)])
+            clear(x);
+        }
+      }
+      if (ring(r).component == r) lower(c, r);
+    }
+    for (int st = 0; st < s_.streams; st++) {
+      int16_t least = l_.length(c, st);
+      for (int a = 0; a < l_.agents(); a++) {
+        int16_t &taken = l_.taken(c, st, a);
+        if (at(c, a).act == Act::Exit)
+          taken = 0;
+        else if (readers_[size_t(st)] & bit(a))
+          least = std::min(least, taken);
+      }
+      if (least == 0) continue;
+      l_.bits(c, st) = int16_t(l_.bits(c, st) >> least);
+      l_.length(c, st) = int16_t(l_.length(c, st) - least);
+      for (int a = 0; a < l_.agents(); a++)
+        if (at(c, a).act != Act::Exit && (readers_[size_t(st)] & bit(a)))
+          l_.taken(c, st, a) = int16_t(l_.taken(c, st, a) - least);
+    }
+  }
+  static void settle(Mark m, int16_t writers) {
+    m.known &= writers;
+    if (m.known == writers) m.state = m.known = 0;
+  }
+
+  // Lowers the counters and items of the rings of a component, if every agent that counts them is far enough.
+  void lower(Cells &c, int component) {
+    int period = ring(component).period;
+    int16_t least = INT16_MAX, instances = 0;
+    for (int a = 0; a < l_.agents(); a++) {
+      bool counts = false, uses = users_[size_t(component)] & bit(a);
+      for (int v = 0; v < s_.vars; v++) {
+        if (s_.component[size_t(v)] != component || l_.var(c, a, v) == kNone) continue;
+        counts = true;
+        least = std::min(least, l_.var(c, a, v));
+      }
+      if (uses && !counts) return;
+      if (uses) instances |= bit(l_.instance(c, a, component));
+    }
+    if (least == INT16_MAX || least < 2 * period || (instances & (instances - 1))) return;
+    auto down = int16_t(least / period * period - period);
+    for (int a = 0; a < l_.agents(); a++) {
+      for (int v = 0; v < s_.vars; v++)
+        if (s_.component[size_t(v)] == component && l_.var(c, a, v) != kNone)
+          l_.var(c, a, v) = int16_t(l_.var(c, a, v) - down);
+      for (int k = 0; k < l_.queue_size(c, a); k++)
+        if (int16_t *q = l_.queued(c, a, k); ring(q[0]).component == component) q[1] = int16_t(q[1] - down);
+    }
+    for (int r = 0; r < int(s_.rings.size()); r++) {
+      if (ring(r).component != component) continue;
+      for (int k = 0; k < ring(r).stages; k++) {
+        l_.full(c, r, k).number = int16_t(l_.full(c, r, k).number - down / ring(r).stages);
+        l_.empty(c, r, k).number = int16_t(l_.empty(c, r, k).number - down / ring(r).stages);
+        for (int a = 0; a < l_.agents(); a++) {
+          Copy x = l_.copy(c, r, k, a);
+          if (x.item != kNone) x.item = std::max<int16_t>(int16_t(x.item - down), -1);
+        }
+      }
+    }
+  }
+
+  // ---- words
+  std::string describe(Cells &c, int a, const Instr &i) const {
+    std::string out = ir::def(*i.op).name.s;
+    if (i.ring < 0) return out;
+    int64_t v = value(c, a, i.counter);
+    out = out.substr(out.find('_') + 1);
+    out += fmt::format(" ring {} item {} slot {}", i.ring, v, v < 0 ? -1 : v % ring(i.ring).stages);
+    if (i.act == Act::Fill || i.act == Act::Load) out += fmt::format(" field {}", i.field);
+    if (i.act == Act::Wait && !ring(i.ring).mbarrier) out += fmt::format(" pending {}", i.pending);
+    return out;
+  }
+  void note_op(Next &n, int a, const Instr &i) {
+    if (telling_) n.log.push_back({a, i.op, describe(n.cells, a, i)});
+  }
+  template <typename... Args>
+  void fail(Next &n, int a, const Instr &i, char condition, fmt::format_string<Args...> text, Args &&...args) {
+    if (n.failure) return;
+    n.failure = Failure{condition, fmt::format(text, std::forward<Args>(args)...), &i, a, false};
+  }
+  void limit(Next &n, int a, const Instr &i, const char *text) {
+    if (!n.failure) n.failure = Failure{' ', text, &i, a, true};
+  }
+
+  const Skeleton &s_;
+  const Counts &counts_;
+  Layout l_;
+  std::vector<int16_t> writers_, fillers_, users_; // per ring, users per component: agents
+  std::vector<int16_t> readers_;                   // per stream
+  int16_t start_ = 0;
+  bool telling_ = false;
+  std::unordered_map<Cells, char, Hash> seen_;
+  std::vector<State> states_;
+};
+
+} // namespace
+
+Exploration explore(const Skeleton &s, const Counts &counts, int64_t state_limit) {
+  return Explorer(s, counts).run(state_limit);
+}
+
+} // namespace tkc::passes::protocol

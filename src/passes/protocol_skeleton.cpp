@@ -1,0 +1,512 @@
+#include "passes/protocol_skeleton.h"
+#include "ir/op_def.h"
+#include "passes/protocol_keys.h"
+#include <algorithm>
+#include <numeric>
+
+namespace tkc::passes::protocol {
+
+using ir::Block;
+using ir::Op;
+using ir::OpKind;
+using ir::Value;
+
+namespace {
+
+bool is_ring_op(OpKind k) {
+  return k == OpKind::RingFill || k == OpKind::RingAcquire || k == OpKind::RingPublish || k == OpKind::RingWait ||
+         k == OpKind::RingRelease || k == OpKind::RingLoad;
+}
+size_t ring_operand(const Op &op) { return op.kind == OpKind::RingFill ? op.attrs.ints("sizes").size() + 1 : 0; }
+
+class Extract {
+public:
+  Extract(const ir::Function &f, Obstacle &obstacle) : f_(f), obstacle_(obstacle), keys_(f) {}
+
+  std::optional<Skeleton> run() {
+    const Op *roles = nullptr;
+    ir::walk(f_.body, [&](const Op *op) {
+      if (op->kind == OpKind::Roles) roles = op;
+      if (op->kind == OpKind::RingAlloc) add_ring(*op);
+    });
+    if (out_.rings.empty()) return std::move(out_);
+    overlaps();
+    fields();
+    if (roles) {
+      around_roles(*roles);
+      pair_loops(*roles->regions[0], *roles->regions[1]);
+    }
+    demand_counters();
+    if (roles) {
+      role("producer", roles->attrs.i("producer_warps"), *roles->regions[0]);
+      role("compute", f_.warps, *roles->regions[1]);
+    } else {
+      for (const Ring &r : out_.rings)
+        if (r.mbarrier) fail(*r.op, "a ring by mbarriers in a kernel without roles");
+      role("warp", f_.warps, *f_.body);
+    }
+    if (failed_) return std::nullopt;
+    components();
+    return std::move(out_);
+  }
+
+private:
+  void fail(const Op &op, std::string text) {
+    if (failed_) return;
+    failed_ = true;
+    obstacle_ = {&op, std::move(text)};
+  }
+
+  // ---- rings
+  void add_ring(const Op &op) {
+    Ring r;
+    r.op = &op;
+    r.stages = op.attrs.i("stages");
+    r.mbarrier = op.attrs.s("transport") == "mbarrier";
+    r.begin = op.attrs.i("offset");
+    r.end = r.begin + op.attrs.i("bytes");
+    int64_t needed = r.stages * (op.attrs.i("stage_bytes") + (r.mbarrier ? 16 : 0));
+    if (r.stages < 1 || r.stages > 16) return fail(op, fmt::format("a ring of {} slots", r.stages));
+    if (needed > r.end - r.begin) return fail(op, fmt::format("{} bytes hold no {} slots", r.end - r.begin, r.stages));
+    if (r.mbarrier && op.block != f_.body) fail(op, "a ring by mbarriers is made inside another op");
+    ring_[&op] = int(out_.rings.size());
+    out_.rings.push_back(std::move(r));
+  }
+  void overlaps() {
+    for (Ring &a : out_.rings)
+      for (size_t j = 0; j < out_.rings.size(); j++)
+        if (const Ring &b = out_.rings[j]; &a != &b && a.begin < b.end && b.begin < a.end) a.overlaps.push_back(int(j));
+  }
+  // Each thread copies the same bytes of a field every time.
+  void fields() {
+    std::map<std::pair<const Op *, int64_t>, const Op *> first;
+    ir::walk(f_.body, [&](const Op *op) {
+      if (op->kind != OpKind::RingFill) return;
+      auto [it, added] = first.emplace(std::pair(op->operand(ring_operand(*op))->op, op->attrs.i("field")), op);
+      if (!added && !(it->second->attrs.get<RegLayout>("read") == op->attrs.get<RegLayout>("read")))
+        fail(*op, "two fills of one field are dealt out to the threads differently");
+      if (op->attrs.i("field") < 0 || op->attrs.i("field") >= 14) fail(*op, "a ring of more than 14 fields");
+    });
+  }
+
+  // The roles start at a block barrier, which makes the mbarriers of the rings made before it visible.
+  void around_roles(const Op &roles) {
+    bool before = true;
+    for (const Op *op : f_.body->ops) {
+      if (op == &roles) {
+        before = false;
+        continue;
+      }
+      if (op->kind == OpKind::RingAlloc) {
+        if (!before) fail(*op, "its mbarriers are initialised after the roles have started");
+      } else if (op->kind != OpKind::Return && has_events(*op)) {
+        fail(*op, "synchronises outside of the roles of a kernel that has some");
+      }
+    }
+    if (roles.block != f_.body) fail(roles, "roles inside another op");
+    for (const Block *role : {roles.regions[0], roles.regions[1]})
+      ir::walk(const_cast<Block *>(role), [&](const Op *op) {
+        if (!is_ring_op(op->kind) || !out_.rings[size_t(ring_of(*op))].mbarrier) return;
+        bool copies =
+            op->kind == OpKind::RingFill || op->kind == OpKind::RingAcquire || op->kind == OpKind::RingPublish;
+        if (copies != (role == roles.regions[0]))
+          fail(*op, fmt::format("`{}` in the {} role", ir::def(*op).name.s, copies ? "compute" : "producer"));
+      });
+  }
+  int ring_of(const Op &op) const { return ring_.at(op.operand(ring_operand(op))->op); }
+
+  // ---- events
+  static bool own_barrier(const Op &op) { return op.attrs.has("scratch_offset"); }
+  std::vector<int> touched(const Op &op) const {
+    int64_t begin = 0, end = 0;
+    if (op.kind == OpKind::ScratchStore || op.kind == OpKind::ScratchLoad) {
+      const Op &store = op.kind == OpKind::ScratchStore ? op : *op.operand(0)->op;
+      begin = store.attrs.i("offset");
+      end = begin + store.attrs.get<SmemLayout>("smem").bytes;
+    } else if (own_barrier(op)) {
+      begin = op.attrs.i("scratch_offset");
+      end = begin + ir::def(op).scratch(op);
+    }
+    std::vector<int> out;
+    for (size_t r = 0; r < out_.rings.size(); r++)
+      if (begin < out_.rings[r].end && out_.rings[r].begin < end) out.push_back(int(r));
+    return out;
+  }
+  bool has_events(const Op &op) {
+    auto [it, fresh] = events_.try_emplace(&op, false);
+    if (!fresh) return it->second;
+    bool any = is_ring_op(op.kind) || op.kind == OpKind::RingAlloc || op.kind == OpKind::Return || own_barrier(op) ||
+               (op.kind == OpKind::BlockBarrier && op.attrs.s("scope") == "block") || !touched(op).empty();
+    if (op.kind != OpKind::InlinePtx)
+      for (const Block *b : op.regions)
+        for (const Op *inner : b->ops) any |= has_events(*inner);
+    return events_[&op] = any;
+  }
+
+  // ---- loops that run equally often in two roles
+  struct Control {
+    const Op *op;
+    std::vector<int> rings;
+  };
+  void controls(const Block &b, std::vector<Control> &out) {
+    for (const Op *op : b.ops) {
+      if (op->regions.empty() || !has_events(*op)) continue;
+      Control c{op, {}};
+      for (Block *r : op->regions)
+        ir::walk(r, [&](const Op *inner) {
+          if (is_ring_op(inner->kind)) c.rings.push_back(ring_of(*inner));
+        });
+      out.push_back(std::move(c));
+      for (const Block *r : op->regions) controls(*r, out);
+    }
+  }
+  void pair_loops(const Block &producer, const Block &compute) {
+    std::vector<Control> mine, theirs;
+    controls(producer, mine);
+    controls(compute, theirs);
+    std::map<const Op *, const Op *> partner;
+    for (const Control &a : mine) {
+      const Control *other = nullptr;
+      bool found = false;
+      for (const Control &b : theirs) {
+        bool common = std::any_of(a.rings.begin(), a.rings.end(),
+                                  [&](int r) { return std::find(b.rings.begin(), b.rings.end(), r) != b.rings.end(); });
+        if (a.op->kind != b.op->kind || !common || partner.count(b.op)) continue;
+        other = &b;
+        size_t bounds = a.op->kind == OpKind::For ? 3 : a.op->kind == OpKind::If ? 1 : 0;
+        found = bounds > 0;
+        for (size_t i = 0; i < bounds; i++) found &= keys_.equal(a.op->operand(i), b.op->operand(i));
+        if (!found) continue;
+        partner[b.op] = a.op;
+        stream_[a.op] = stream_[b.op] = out_.streams++;
+        if (a.op->kind == OpKind::For) keys_.declare_equal(a.op->regions[0]->args[0], b.op->regions[0]->args[0]);
+        break;
+      }
+      if (!found && other)
+        out_.mismatch = fmt::format("the bounds of the producer's loop are not the same expressions as those of the "
+                                    "loop that reads its items, or not known to be: `{}`",
+                                    ir::def(*a.op).name.s);
+    }
+  }
+  int stream(const Op &op) {
+    auto [it, fresh] = stream_.try_emplace(&op, out_.streams);
+    if (fresh) out_.streams++;
+    return it->second;
+  }
+
+  // ---- counters
+  // The value without added constants: a carried scalar or null.
+  const Value *base(const Value *v, int64_t &add) const {
+    while (v->op) {
+      if (auto k = constant_of(v)) {
+        add += *k;
+        return nullptr;
+      }
+      if (v->op->kind != OpKind::Add && v->op->kind != OpKind::Sub) break;
+      bool sub = v->op->kind == OpKind::Sub;
+      if (auto k = constant_of(v->op->operand(1))) {
+        add += sub ? -*k : *k;
+        v = v->op->operand(0);
+      } else if (auto k0 = constant_of(v->op->operand(0)); k0 && !sub) {
+        add += *k0;
+        v = v->op->operand(1);
+      } else {
+        break;
+      }
+    }
+    return v;
+  }
+  // A loop whose bounds and step are constants: the proof runs it as it is, if its own counter names items.
+  static bool counted(const Op &loop) {
+    if (loop.kind != OpKind::For) return false;
+    auto step = constant_of(loop.operand(2));
+    return constant_of(loop.operand(0)) && constant_of(loop.operand(1)) && step && *step > 0;
+  }
+  // What a carried value is made of: those that flow into it. Empty: v is not carried.
+  std::vector<const Value *> sources(const Value *v) const {
+    if (v->is_arg() && v->block->parent) {
+      const Op &loop = *v->block->parent;
+      size_t i = size_t(v->index);
+      if (loop.kind == OpKind::For && i == 0 && counted(loop)) return {loop.operand(0)};
+      if (loop.kind == OpKind::For && i > 0)
+        return {loop.operand(2 + i), loop.regions[0]->terminator()->operand(i - 1)};
+      if (loop.kind == OpKind::While && v->block == loop.regions[0])
+        return {loop.operand(i), loop.regions[1]->terminator()->operand(i)};
+      if (loop.kind == OpKind::While) return {loop.regions[0]->args[i]};
+    } else if (v->op) {
+      size_t i = size_t(v->index);
+      if (v->op->kind == OpKind::For) return {v->op->regions[0]->args[i + 1]};
+      if (v->op->kind == OpKind::While) return {v->op->regions[0]->args[i]};
+      if (v->op->kind == OpKind::If)
+        return {v->op->regions[0]->terminator()->operand(i), v->op->regions[1]->terminator()->operand(i)};
+    }
+    return {};
+  }
+  void demand(const Value *v, const Op &user) {
+    int64_t add = 0;
+    const Value *b = base(v, add);
+    if (!b || var_.count(b)) return;
+    std::vector<const Value *> from = sources(b);
+    if (from.empty() || !has_events(b->op ? *b->op : *b->block->parent))
+      return fail(user, "its counter is neither a loop's counter plus a constant nor a constant");
+    var_[b] = out_.vars++;
+    for (const Value *s : from) demand(s, user);
+  }
+  void demand_counters() {
+    ir::walk(f_.body, [&](const Op *op) {
+      if (is_ring_op(op->kind)) demand(op->operand(ring_operand(*op) + 1), *op);
+    });
+  }
+  Counter counter(const Value *v) const {
+    Counter c;
+    const Value *b = base(v, c.add);
+    if (b) c.var = var_.at(b);
+    return c;
+  }
+
+  // ---- code
+  void role(const char *name, int64_t warps, const Block &body) {
+    out_.roles.push_back({name, warps, {}});
+    code_ = &out_.roles.back().code;
+    block(body);
+    emit(Act::Exit, body.terminator());
+  }
+  Instr &emit(Act act, const Op *op) {
+    Instr &i = code_->emplace_back();
+    i.act = act;
+    i.op = op;
+    return i;
+  }
+  int here() const { return int(code_->size()); }
+
+  void block(const Block &b) {
+    for (const Op *op : b.ops)
+      if (!failed_ && has_events(*op)) one(*op);
+  }
+  void one(const Op &op) {
+    switch (op.kind) {
+    case OpKind::For: return loop(op, nullptr, *op.regions[0]);
+    case OpKind::While: return loop(op, op.regions[0], *op.regions[1]);
+    case OpKind::If: return branch(op);
+    case OpKind::Return:
+      if (op.block != f_.body) emit(Act::Exit, &op);
+      return;
+    case OpKind::BlockBarrier: emit(Act::Barrier, &op); return;
+    case OpKind::RingAlloc:
+      if (!out_.rings[size_t(ring_.at(&op))].mbarrier) emit(Act::NewRing, &op).ring = ring_.at(&op);
+      return;
+    case OpKind::ScratchStore:
+    case OpKind::ScratchLoad: touch(op, op.kind == OpKind::ScratchStore); return;
+    default: break;
+    }
+    if (is_ring_op(op.kind)) return ring_op(op);
+    if (!own_barrier(op)) return fail(op, "synchronises in a way that the proof does not know");
+    // It writes its scratch, waits for the other warps and reads.
+    touch(op, true);
+    emit(Act::Barrier, &op);
+    touch(op, false);
+  }
+  void touch(const Op &op, bool writes) {
+    std::vector<int> rings = touched(op);
+    if (rings.empty()) return;
+    Instr &i = emit(Act::Touch, &op);
+    i.touched = std::move(rings);
+    i.writes = writes;
+  }
+
+  void ring_op(const Op &op) {
+    bool mbarrier = out_.rings[size_t(ring_of(op))].mbarrier;
+    Instr i;
+    i.op = &op;
+    i.ring = ring_of(op);
+    i.counter = counter(op.operand(ring_operand(op) + 1));
+    switch (op.kind) {
+    case OpKind::RingFill:
+      i.act = Act::Fill;
+      i.field = int(op.attrs.i("field"));
+      if (!enabled(op, i)) return;
+      break;
+    case OpKind::RingLoad:
+      i.act = Act::Load;
+      i.field = int(op.attrs.i("field"));
+      break;
+    case OpKind::RingPublish: i.act = Act::Publish; break;
+    case OpKind::RingRelease:
+      if (!mbarrier) return; // nobody waits for it
+      i.act = Act::Release;
+      break;
+    case OpKind::RingAcquire:
+      if (!mbarrier) return fail(op, "a ring by cp.async groups has nothing to acquire");
+      i.act = Act::Acquire;
+      break;
+    default:
+      i.act = Act::Wait;
+      i.pending = mbarrier ? 0 : op.attrs.i("pending");
+      if (i.pending < 0) return fail(op, fmt::format("{} groups may be pending", i.pending));
+    }
+    code_->push_back(std::move(i));
+  }
+
+  // False: the copy is never made, or the kernel has a fault.
+  bool enabled(const Op &op, Instr &i) {
+    const Value *v = op.operand(ring_operand(op) + 2);
+    if (auto k = constant_of(v)) return *k != 0;
+    const char *unknown = "when it copies is neither always nor whenever its loop has the iteration";
+    if (!v->op || v->op->kind != OpKind::Lt) return fail(op, unknown), false;
+    Counter item = counter_if_known(v->op->operand(0));
+    const Value *trips = v->op->operand(1);
+    if (item.var == -2) return fail(op, unknown), false;
+    for (const Op *loop = op.block->parent; loop; loop = loop->block->parent) {
+      if (loop->kind != OpKind::For || !keys_.is_trip_count(trips, *loop)) continue;
+      for (size_t k = 1; k < loop->regions[0]->args.size(); k++) {
+        const Value *arg = loop->regions[0]->args[k];
+        auto it = var_.find(arg);
+        auto first = constant_of(loop->operand(2 + k));
+        if (it == var_.end() || it->second != item.var || !first) continue;
+        if (!(counter(loop->regions[0]->terminator()->operand(k - 1)) == Counter{item.var, 1})) continue;
+        i.stream = stream(*loop);
+        i.ahead = int(std::clamp<int64_t>(item.add + *first - 1, -1, INT16_MAX));
+        return true;
+      }
+    }
+    // Before its loop: the next one that runs so often.
+    for (const Op *at = &op; at; at = at->block->parent) {
+      const std::vector<Op *> &ops = at->block->ops;
+      for (auto it = std::find(ops.begin(), ops.end(), at); it != ops.end(); ++it) {
+        if ((*it)->kind != OpKind::For || *it == at || !has_events(**it) || !keys_.is_trip_count(trips, **it)) continue;
+        i.stream = stream(**it);
+        i.iteration = item;
+        return true;
+      }
+      if (at->block->parent && !counted(*at->block->parent)) break;
+    }
+    return fail(op, unknown), false;
+  }
+  Counter counter_if_known(const Value *v) const {
+    Counter c;
+    const Value *b = base(v, c.add);
+    if (!b) return c;
+    auto it = var_.find(b);
+    c.var = it == var_.end() ? -2 : it->second;
+    return c;
+  }
+
+  using Assign = std::vector<std::pair<int, std::optional<Counter>>>;
+  void assign(Assign pairs, const Op &op) {
+    if (!pairs.empty()) emit(Act::Assign, &op).assign = std::move(pairs);
+  }
+  // to[i] = from[i] for those that count
+  Assign flow(const std::vector<Value *> &to, const std::vector<Value *> &from, size_t skip_to = 0,
+              size_t skip_from = 0) const {
+    Assign out;
+    for (size_t i = 0; i + skip_to < to.size(); i++)
+      if (auto it = var_.find(to[i + skip_to]); it != var_.end())
+        out.emplace_back(it->second, counter(from[i + skip_from]));
+    return out;
+  }
+  void end(const std::vector<Value *> &args, Assign &out) const {
+    for (const Value *v : args)
+      if (auto it = var_.find(v); it != var_.end()) out.emplace_back(it->second, std::nullopt);
+  }
+
+  static bool waits(const Instr &i) { return i.act == Act::Acquire || i.act == Act::Wait || i.act == Act::Barrier; }
+  // condition: of a while loop.
+  void loop(const Op &op, const Block *condition, const Block &body) {
+    const std::vector<Value *> &args = condition ? condition->args : body.args;
+    size_t first = condition ? 0 : 1; // argument that is carried
+    Assign start = flow(args, op.operands, first, condition ? 0 : 3);
+    bool runs_as_it_is = counted(op) && var_.count(args[0]);
+    if (runs_as_it_is) start.emplace_back(var_.at(args[0]), Counter{-1, *constant_of(op.operand(0))});
+    assign(std::move(start), op);
+    int head = here();
+    if (condition) block(*condition);
+    int test = here();
+    if (runs_as_it_is) {
+      Instr &b = emit(Act::Test, &op);
+      b.counter = {var_.at(args[0]), 0};
+      b.limit = *constant_of(op.operand(1));
+    } else {
+      emit(Act::Branch, &op).stream = stream(op);
+    }
+    if (condition) assign(flow(body.args, condition->args), op);
+    block(body);
+    Assign again = flow(args, body.terminator()->operands, first);
+    if (runs_as_it_is) again.emplace_back(var_.at(args[0]), Counter{var_.at(args[0]), *constant_of(op.operand(2))});
+    assign(std::move(again), op);
+    emit(Act::Jump, &op).target = head;
+    // Ops inside `if` or inner loops may not be met in an iteration.
+    std::vector<int> skipped(code_->size() + 1, 0);
+    for (int i = head; i < here(); i++)
+      if (const Instr &in = (*code_)[size_t(i)]; (in.act == Act::Branch || in.act == Act::Test) && i != test)
+        for (int k = i; k < in.target; k++) skipped[size_t(k)] = 1;
+    bool stops = !runs_as_it_is;
+    for (int i = head; i < here(); i++) stops &= !waits((*code_)[size_t(i)]) || skipped[size_t(i)];
+    (*code_)[size_t(test)].stops = stops;
+    (*code_)[size_t(test)].target = here();
+    Assign after;
+    for (size_t i = 0; i < op.results.size(); i++)
+      if (auto it = var_.find(op.results[i]); it != var_.end())
+        after.emplace_back(it->second, counter(args[i + first]));
+    end(args, after);
+    if (condition) end(body.args, after);
+    assign(std::move(after), op);
+  }
+
+  void branch(const Op &op) {
+    int test = here();
+    emit(Act::Branch, &op).stream = stream(op);
+    block(*op.regions[0]);
+    assign(flow(op.results, op.regions[0]->terminator()->operands), op);
+    int jump = here();
+    emit(Act::Jump, &op);
+    (*code_)[size_t(test)].target = here();
+    block(*op.regions[1]);
+    assign(flow(op.results, op.regions[1]->terminator()->operands), op);
+    (*code_)[size_t(jump)].target = here();
+  }
+
+  // ---- which counters count the items of which rings
+  void components() {
+    size_t vars = size_t(out_.vars), rings = out_.rings.size();
+    std::vector<size_t> parent(vars + rings);
+    std::iota(parent.begin(), parent.end(), size_t(0));
+    auto find = [&](size_t x) {
+      while (parent[x] != x) x = parent[x] = parent[parent[x]];
+      return x;
+    };
+    for (const Role &role : out_.roles)
+      for (const Instr &i : role.code) {
+        if (i.ring >= 0 && i.counter.var >= 0) parent[find(size_t(i.counter.var))] = find(vars + size_t(i.ring));
+        for (const auto &[to, from] : i.assign)
+          if (from && from->var >= 0) parent[find(size_t(to))] = find(size_t(from->var));
+      }
+    std::map<size_t, int> period, name;
+    for (size_t r = 0; r < rings; r++) {
+      int &p = period.try_emplace(find(vars + r), 1).first->second;
+      p = std::lcm(p, int(2 * out_.rings[r].stages));
+      name.emplace(find(vars + r), int(r));
+    }
+    for (size_t r = 0; r < rings; r++) out_.rings[r].period = period[find(vars + r)];
+    for (size_t v = 0; v < vars; v++) {
+      auto it = name.find(find(v));
+      out_.component.push_back(it == name.end() ? -1 : it->second);
+    }
+    for (size_t r = 0; r < rings; r++) out_.rings[r].component = name[find(vars + r)];
+  }
+
+  const ir::Function &f_;
+  Obstacle &obstacle_;
+  Keys keys_;
+  Skeleton out_;
+  bool failed_ = false;
+  std::vector<Instr> *code_ = nullptr;
+  std::map<const Op *, int> ring_, stream_;
+  std::map<const Op *, bool> events_;
+  std::map<const Value *, int> var_;
+};
+
+} // namespace
+
+std::optional<Skeleton> extract(const ir::Function &f, Obstacle &obstacle) { return Extract(f, obstacle).run(); }
+
+} // namespace tkc::passes::protocol

@@ -1,0 +1,101 @@
+#include "passes/prove_protocol.h"
+#include <algorithm>
+
+namespace tkc::passes {
+
+namespace {
+
+constexpr int64_t kStateLimit = 200000; // about a second; a kernel that needs more is rejected
+constexpr size_t kShownEntries = 48;    // of a timeline: its end tells most
+
+const char *condition_text(char c) {
+  switch (c) {
+  case 'a': return "a slot is overwritten too early";
+  case 'b': return "an item is read too early or from the wrong slot";
+  case 'c': return "arrivals and barriers do not agree";
+  case 'd': return "a wait misses its phase";
+  case 'g': return "copies are in flight at the end";
+  case 'h': return "deadlock";
+  case 'j': return "accesses of the same bytes are not ordered";
+  case 'k': return "warps part at a barrier";
+  default: return "";
+  }
+}
+
+// A row for each step, a column for each agent.
+std::string table(const protocol::Exploration &e, const SourceManager *sources) {
+  std::vector<size_t> width;
+  for (const std::string &a : e.agents) width.push_back(a.size());
+  size_t first = e.timeline.size() > kShownEntries ? e.timeline.size() - kShownEntries : 0;
+  for (size_t i = first; i < e.timeline.size(); i++) {
+    size_t &w = width[size_t(e.timeline[i].agent)];
+    w = std::max(w, e.timeline[i].text.size());
+  }
+  auto row = [&](const std::string &step, size_t agent, const std::string &text, const std::string &line) {
+    std::string out = fmt::format("  {:>4}  ", step);
+    for (size_t a = 0; a < width.size(); a++)
+      out +=
+          fmt::format("{:<{}}  ", a == agent || agent == width.size() ? agent == a ? text : e.agents[a] : "", width[a]);
+    out += line;
+    while (out.back() == ' ') out.pop_back();
+    return out + "\n";
+  };
+  std::string out = row("", width.size(), "", "line");
+  if (first) out += fmt::format("  {:>4}  ({} steps before)\n", "..", first);
+  for (size_t i = first; i < e.timeline.size(); i++) {
+    const protocol::Entry &s = e.timeline[i];
+    std::string line;
+    if (sources && s.op && s.op->loc.valid())
+      line = std::to_string(sources->file(s.op->loc.file).position(s.op->loc.begin).line);
+    out += row(std::to_string(i + 1), size_t(s.agent), s.text, line);
+  }
+  return out;
+}
+
+} // namespace
+
+protocol::Counts arrival_counts(const ir::Function &f) {
+  int64_t producers = ir::block_warps(f) - f.warps;
+  return {producers * 32, 32, f.warps, 1};
+}
+
+ProtocolProof prove_protocol(const ir::Function &f, const SourceManager *sources) {
+  return prove_protocol(f, sources, arrival_counts(f));
+}
+
+ProtocolProof prove_protocol(const ir::Function &f, const SourceManager *sources, const protocol::Counts &counts) {
+  ProtocolProof out;
+  out.loc = f.loc;
+  protocol::Obstacle obstacle;
+  std::optional<protocol::Skeleton> skeleton = protocol::extract(f, obstacle);
+  if (!skeleton) {
+    out.verdict = ProtocolProof::Verdict::Unproven;
+    out.text = obstacle.text;
+    if (obstacle.op && obstacle.op->loc.valid()) out.loc = obstacle.op->loc;
+    return out;
+  }
+  if (skeleton->rings.empty()) return out;
+  protocol::Exploration e = protocol::explore(*skeleton, counts, kStateLimit);
+  out.states = e.states;
+  if (e.end == protocol::Exploration::End::Proven) return out;
+  bool broken = e.end == protocol::Exploration::End::Broken;
+  out.verdict = broken ? ProtocolProof::Verdict::Broken : ProtocolProof::Verdict::Unproven;
+  out.condition = e.condition;
+  out.text = broken ? fmt::format("{}: {}", condition_text(e.condition), e.text) : e.text;
+  if (!skeleton->mismatch.empty()) out.text += "; " + skeleton->mismatch;
+  if (e.op && e.op->loc.valid()) out.loc = e.op->loc;
+  out.timeline = table(e, sources);
+  return out;
+}
+
+bool prove_protocol_pass(ir::Function &f, PassContext &context) {
+  ProtocolProof p = prove_protocol(f, &context.diags.sources());
+  if (p.verdict == ProtocolProof::Verdict::Proven) return false;
+  bool broken = p.verdict == ProtocolProof::Verdict::Broken;
+  Diagnostic &d =
+      context.diags.report(p.loc, broken ? DiagKind::protocol_broken : DiagKind::unproven_protocol, f.name, p.text);
+  if (!p.timeline.empty()) d.notes.push_back({{}, "the shortest run that shows it:\n" + p.timeline});
+  return false;
+}
+
+} // namespace tkc::passes

@@ -1,0 +1,49 @@
+// Proves that the asynchronous copies of a kernel are safe, on the IR that code generation gets. It shares no code with
+// the passes that schedule loops, rewrite them and place barriers, and it cannot be skipped.
+//
+// What is proven, for every number of iterations of every loop and every interleaving of warps and copies:
+//   a  a slot is overwritten only after every warp has read what it reads of it, and not while a copy to it is in
+//   flight b  an item is read only from a slot that holds it, after its copies have completed and are visible to the
+//   reader c  each phase of an mbarrier gets the arrivals that its count expects, each warp's once, in the item's
+//   phase; what is
+//      published is what was copied
+//   d  no wait names a phase that its parity cannot tell from another: only the current one and the one before
+//   f  no ring op or barrier is under control that warps of its role decide differently: conditions and bounds are
+//      block-uniform values, and loops of two roles run equally often only where their bounds are equal expressions
+//   g  nothing is in flight when a warp (copies by groups) or the block (by mbarriers) ends
+//   h  no deadlock
+//   i  mbarriers are initialised before the block barrier at which roles start
+//   j  copies and reads of rings do not race with another buffer or ring in the same bytes, back edges included
+//   k  all warps of a role, and no others, meet at each barrier
+// Races between buffers that are no rings are the verifier's (ir/verify_shared.cpp). Copies of both transports are
+// generic-proxy accesses and need no proxy fence; Exploration's `Counts` and copies are where a transport of another
+// proxy (e: fences) adds its edges.
+//
+// What is assumed: lowering keeps to the ops' meaning (the emulator checks the PTX); two warps of a role stand for all
+// of them; the place in global memory that a fill names is right (the interpreter and the emulator check results); u32
+// counters and loop counters do not wrap around.
+#pragma once
+#include "passes/pass_manager.h"
+#include "passes/protocol_explore.h"
+
+namespace tkc::passes {
+
+struct ProtocolProof {
+  enum class Verdict : uint8_t { Proven, Broken, Unproven } verdict = Verdict::Proven;
+  char condition = ' '; // of the list above, if broken
+  std::string text;     // "slot 1 of ring 0 is overwritten ..."
+  SourceLoc loc;
+  std::string timeline; // the shortest run that breaks the condition: a table with a column for each agent
+  int64_t states = 0;   // that were explored
+};
+
+// The counts that mbarriers of this function are lowered with.
+protocol::Counts arrival_counts(const ir::Function &f);
+// `f` is allocated. `sources` gives the timeline its lines; null: none.
+ProtocolProof prove_protocol(const ir::Function &f, const SourceManager *sources);
+ProtocolProof prove_protocol(const ir::Function &f, const SourceManager *sources, const protocol::Counts &counts);
+
+// The pass: reports [protocol-broken] or [unproven-protocol].
+bool prove_protocol_pass(ir::Function &f, PassContext &context);
+
+} // namespace tkc::passes
