@@ -204,7 +204,8 @@ Result<RunResult> run_kernel(sema::Program &program, const ast::Function &kernel
   if (!data) return data.failed();
   out.data = std::move(*data);
   if (o.progress) o.progress(kernel.name.text);
-  TKC_TRY(run_on(program, kernel, f, deduced.spec, o, diags, out.data, out.printed));
+  std::vector<LaunchData> results;
+  TKC_TRY(run_on(program, kernel, f, deduced.spec, o, diags, out.data, out.printed, results));
   std::vector<TensorOutput> outputs;
   for (size_t i = 0; i < f.params.size(); i++) {
     const std::string &name = f.params[i].name;

@@ -47,7 +47,7 @@ Result<LaunchData> make_data(sema::Program &program, const ast::Check *check, co
 // Runs the typed kernel on the executor of the options, compiled as `spec` says where it must be.
 Status run_on(sema::Program &program, const ast::Function &kernel, const ir::Function &typed,
               const sema::InstanceSpec &spec, const VerifyOptions &options, Diagnostics &diags, LaunchData &data,
-              std::string &printed);
+              std::string &printed, std::vector<LaunchData> &results);
 // The limits for an output: those of the block (which may be null), else what rounding to the dtype leaves.
 Tolerance tolerance_of(const ast::Check *check, const std::string &output, DType t, Diagnostics &diags);
 
