@@ -1,4 +1,5 @@
 #include "passes/prove_protocol.h"
+#include "support/diag_kinds.h"
 #include <algorithm>
 
 namespace tkc::passes {
