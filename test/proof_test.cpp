@@ -66,7 +66,7 @@ std::string read_file(const std::string &path) {
   return std::string(std::istreambuf_iterator<char>(in), {});
 }
 
-struct Kernel {
+struct Subject {
   SourceManager sources;
   Diagnostics diags{sources};
   std::unique_ptr<sema::Program> program;
@@ -74,7 +74,7 @@ struct Kernel {
   std::unique_ptr<Function> f;
   std::string problem;
 
-  Kernel(const Sample &s, int64_t stages) {
+  Subject(const Sample &s, int64_t stages) {
     int32_t id = sources.add(s.file, read_file(fmt::format("{}/samples/{}.tk", TKC_SOURCE_DIR, s.file)));
     program = sema::Program::load(id, diags);
     REQUIRE(program);
@@ -401,8 +401,8 @@ const std::vector<Mutator> &mutators() {
 }
 
 // Runs an accepted mutant on the emulator, in every policy, against what the kernel itself computes.
-void run_mutant(const Sample &sample, Kernel &original, std::unique_ptr<Function> mutant) {
-  Kernel &k = original;
+void run_mutant(const Sample &sample, Subject &original, std::unique_ptr<Function> mutant) {
+  Subject &k = original;
   const ast::Check *check = k.program->check_for(sample.file, false);
   REQUIRE(check);
   for (const ast::Case &c : check->cases) {
@@ -446,7 +446,7 @@ TEST_CASE("what the compiler makes is proven, for every number of slots") {
   for (const Sample &s : kSamples)
     for (int64_t stages = 1; stages <= 5; stages++) {
       INFO(label(s) << " " << stages);
-      Kernel k(s, stages);
+      Subject k(s, stages);
       if (!k.problem.empty()) { // more than shared memory holds, or a ring by groups of one slot
         CHECK((stages == 1 || k.problem.find("shared") != std::string::npos));
         continue;
@@ -468,7 +468,7 @@ TEST_CASE("mutants are rejected, or do no harm for a reason") {
   std::map<std::pair<const Sample *, std::string>, int> run;
   for (const Sample &s : kSamples)
     for (int64_t stages : {2, 3}) {
-      Kernel k(s, stages);
+      Subject k(s, stages);
       REQUIRE_MESSAGE(k.problem.empty(), k.problem);
       std::string text = ir::print(*k.f);
       for (const Mutator &m : mutators())
@@ -496,7 +496,7 @@ TEST_CASE("mutants are rejected, or do no harm for a reason") {
 }
 
 TEST_CASE("mbarriers of a wrong count are rejected") {
-  Kernel k(kSamples[3], 3);
+  Subject k(kSamples[3], 3);
   REQUIRE(has_roles(*k.f));
   protocol::Counts right = arrival_counts(*k.f);
   CHECK(prove_protocol(*k.f, nullptr, right).verdict == Verdict::Proven);
@@ -510,7 +510,7 @@ TEST_CASE("mbarriers of a wrong count are rejected") {
 }
 
 TEST_CASE("the counter-example is the shortest one") {
-  Kernel k(kSamples[3], 2);
+  Subject k(kSamples[3], 2);
   std::unique_ptr<Function> f = copy(*k.f);
   unlink(all(*f, OpKind::RingRelease).at(0));
   ProtocolProof p = prove_protocol(*f, nullptr);
