@@ -6,6 +6,7 @@
 #include "golden/render.h"
 #include "ir/op_def.h"
 #include "runtime/file_io.h"
+#include "support/diag_kinds.h"
 #include "support/diagnostics.h"
 #include <algorithm>
 #include <csignal>
@@ -104,7 +105,10 @@ private:
   }
 
   void complete() {
+    // No source produces them unless tkc has a fault: test/proof_test.cpp breaks the IR itself.
+    const std::set<DiagKind> of_proofs = {DiagKind::protocol_broken, DiagKind::unproven_protocol};
     for (int64_t k = 0; k < diag_kind_count(); k++) {
+      if (of_proofs.count(DiagKind(k))) continue;
       std::string kind = diag_info(DiagKind(k)).name;
       std::replace(kind.begin(), kind.end(), '_', '-');
       if (!kinds_.count(kind)) fail("diagnostics", fmt::format("no case produces [{}]", kind));

@@ -675,8 +675,8 @@ private:
     for (int r = 0; r < int(s_.rings.size()); r++) {
       if (ring(r).component != component) continue;
       for (int k = 0; k < ring(r).stages; k++) {
-        l_.full(c, r, k).number = int16_t(l_.full(c, r, k).number - down / ring(r).stages);
-        l_.empty(c, r, k).number = int16_t(l_.empty(c, r, k).number - down / ring(r).stages);
+        if (ring(r).mbarrier)
+          for (Phase p : {l_.full(c, r, k), l_.empty(c, r, k)}) p.number = int16_t(p.number - down / ring(r).stages);
         for (int a = 0; a < l_.agents(); a++) {
           Copy x = l_.copy(c, r, k, a);
           if (x.item != kNone) x.item = std::max<int16_t>(int16_t(x.item - down), -1);

@@ -76,7 +76,9 @@ bool Keys::is_trip_count(const Value *t, const Op &loop) {
   const Op *less = up ? made_by(up->operand(1), OpKind::Sub) : nullptr;
   const Op *span = some ? made_by(some->operand(0), OpKind::Sub) : nullptr;
   if (!span || !less || constant_of(some->operand(1)) != 0 || constant_of(less->operand(1)) != 1) return false;
-  auto is = [&](const Value *v, size_t bound) { return equal(without_widening(v), loop.operand(bound)); };
+  auto is = [&](const Value *v, size_t bound) {
+    return equal(v, loop.operand(bound)) || equal(without_widening(v), loop.operand(bound));
+  };
   return is(div->operand(1), 2) && is(less->operand(0), 2) && is(span->operand(0), 1) && is(span->operand(1), 0);
 }
 
