@@ -53,13 +53,13 @@ void verify_file(const std::string &path, driver::Executor executor, const char 
     const ast::Check *check = l.program->check_for(k->name.text, false);
     CHECK_MESSAGE(check, k->name.text, " has no verify block");
     if (!check) continue;
-    for (const driver::CaseResult &r : driver::verify_kernel(*l.program, *k, *check, o, l.diags)) {
+    driver::verify_kernel(*l.program, *k, *check, o, l.diags, [&](const driver::CaseResult &r) {
       std::string text = r.error;
       for (const auto &[name, c] : r.outputs) text += "\n" + c.to_string(name);
       CHECK_MESSAGE(r.pass(), r.kernel, ".", r.name, " on the ", driver::executor_name(executor), ": ", text);
       CHECK_FALSE(r.skipped);
       cases++;
-    }
+    });
     CHECK_MESSAGE(!l.diags.has_errors(), l.diags.render_all());
   }
   CHECK(cases > 0);
@@ -128,10 +128,10 @@ TEST_CASE("failed assertions and output") {
     o.executor = executor;
     o.compile.target = ir::find_target("sm_120");
     const ast::Function &k = *program->find("f", ast::FunctionKind::Kernel);
-    for (const driver::CaseResult &r : driver::verify_kernel(*program, k, *program->check_for("f", false), o, diags)) {
+    driver::verify_kernel(*program, k, *program->check_for("f", false), o, diags, [&](const driver::CaseResult &r) {
       out.error += r.error;
       out.printed += r.printed;
-    }
+    });
     out.error += diags.render_all();
     return out;
   };

@@ -238,7 +238,7 @@ TEST_CASE("sizes are arguments after the parameters, in order of first use") {
   Loaded l("const C = 3;\nkernel k(a: tensor<f32>[B, M * 2], n: i64, b: tensor?<f32>[N, B, C], y: out tensor<f32>[M]) "
            "grid (M, cdiv(N, 2)) where M % 4 == 0, N > B { store(y[0], 1.0); }");
   auto fn = l.instance();
-  CHECK(fn->sizes == std::vector<std::string>{"B", "N", "M"});
+  CHECK(fn->sizes == std::vector<std::string>{"B", "M", "N"});
   CHECK(fn->body->args.size() == 7);
   CHECK(fn->size_value("M")->type == ir::Type::scalar(DType::I32));
   CHECK(fn->params[0].dims[1].str() == "M * 2");

@@ -34,6 +34,7 @@ const std::map<std::string, Section> kSections = {
     {"debug", {"Looking at a running program", ""}},
     {"inline_ptx", {"PTX by hand", ""}},
     {"convert", {"Made by passes", "Not written in source text; they appear in dumps of the IR."}},
+    {"ring", {"Rings, made by passes", "What the loads of a pipelined loop become; they appear in dumps of the IR."}},
 };
 
 std::string entry(const ir::OpDef &d) {

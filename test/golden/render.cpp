@@ -129,11 +129,11 @@ Outcome render_diagnostics(const Case &c) {
     for (const ast::Function *k : l.kernels()) {
       const ast::Check *check = l.program->check_for(k->name.text, false);
       if (!check) continue;
-      for (const driver::CaseResult &r : driver::verify_kernel(*l.program, *k, *check, verify, l.diags)) {
-        if (r.pass() || l.diags.has_errors()) continue;
+      driver::verify_kernel(*l.program, *k, *check, verify, l.diags, [&](const driver::CaseResult &r) {
+        if (r.pass() || l.diags.has_errors()) return;
         out.failed = true;
         out.text += fmt::format("{}.{}: {}\n", r.kernel, r.name, r.error.empty() ? "differs" : r.error);
-      }
+      });
     }
   }
   if (l.ok()) // counts of bench blocks
