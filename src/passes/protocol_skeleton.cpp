@@ -29,6 +29,7 @@ public:
       if (op->kind == OpKind::Roles) roles = op;
       if (op->kind == OpKind::RingAlloc) add_ring(*op);
     });
+    if (failed_) return std::nullopt;
     if (out_.rings.empty()) return std::move(out_);
     overlaps();
     fields();
