@@ -51,8 +51,10 @@ struct Sample {
   const char *smallest_case;
 };
 const Sample kSamples[] = {
-    {"gemm", {}, false, "tiles"},     {"gemm", {{"BM", "64"}, {"BN", "64"}, {"BK", "32"}}, false, "tiles"},
-    {"attention", {}, false, "full"}, {"kda_chain", {}, false, "small"},
+    {"gemm", {}, false, "tiles"},
+    {"gemm", {{"BM", "64"}, {"BN", "64"}, {"BK", "32"}}, false, "tiles"},
+    {"attention", {{"D", "64"}}, false, "d64"},
+    {"kda_chain", {}, false, "small"},
     {"kda_chain", {}, true, "small"},
 };
 std::string label(const Sample &s) {
@@ -475,7 +477,7 @@ TEST_CASE("mutants are rejected, or do no harm for a reason") {
         for (size_t n = 0; n < all(*k.f, m.sites.kind).size(); n++) {
           std::unique_ptr<Function> f = copy(*k.f);
           if (!m.sites.edit(*f, all(*f, m.sites.kind)[n]) || ir::print(*f) == text) continue;
-          INFO(label(s) << ", " << stages << " slots: " << m.name << ", " << n);
+          INFO(label(s) << ", " << stages << " slots: " << std::string(m.name) << ", " << n);
           used.insert(m.name);
           ProtocolProof p = prove_protocol(*f, nullptr);
           Reason why = has_roles(*f) ? m.accepted : m.by_groups;
@@ -492,7 +494,7 @@ TEST_CASE("mutants are rejected, or do no harm for a reason") {
           if (why != Reason::None && run[{&s, m.name}]++ == 0) run_mutant(s, k, std::move(f));
         }
     }
-  for (const Mutator &m : mutators()) CHECK_MESSAGE(used.count(m.name), m.name);
+  for (const Mutator &m : mutators()) CHECK_MESSAGE(used.count(m.name), std::string(m.name));
 }
 
 TEST_CASE("mbarriers of a wrong count are rejected") {

@@ -28,7 +28,9 @@ public:
     ir::walk(f_.body, [&](const Op *op) {
       if (op->kind == OpKind::Roles) roles = op;
       if (op->kind == OpKind::RingAlloc) add_ring(*op);
+      if (op->kind == OpKind::InlinePtx) no_synchronisation(*op);
     });
+    if (failed_) return std::nullopt;
     if (out_.rings.empty()) return std::move(out_);
     overlaps();
     fields();
@@ -55,6 +57,12 @@ private:
     if (failed_) return;
     failed_ = true;
     obstacle_ = {&op, std::move(text)};
+  }
+
+  void no_synchronisation(const Op &op) {
+    for (const char *word : {"bar.sync", "bar.arrive", "bar.red", "barrier", "cp.async", "cp.reduce"})
+      if (op.attrs.s("text").find(word) != std::string::npos)
+        fail(op, fmt::format("`inline_ptx` with `{}`: synchronisation by hand is not followed", word));
   }
 
   // ---- rings

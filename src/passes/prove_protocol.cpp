@@ -24,7 +24,21 @@ const char *condition_text(char c) {
 }
 
 // A row for each step, a column for each agent.
-std::string table(const protocol::Exploration &e, const SourceManager *sources) {
+std::string table(protocol::Exploration e, const SourceManager *sources) {
+  // The fields of an item in one row.
+  for (protocol::Entry &s : e.timeline)
+    if (size_t at = s.text.find(" field "); at != std::string::npos) s.text.replace(at, 7, " fields ");
+  std::vector<protocol::Entry> rows;
+  for (const protocol::Entry &s : e.timeline) {
+    size_t at = s.text.find(" fields ");
+    bool joins = at != std::string::npos && !rows.empty() && rows.back().agent == s.agent &&
+                 rows.back().text.compare(0, at + 8, s.text, 0, at + 8) == 0;
+    if (joins)
+      rows.back().text += "," + s.text.substr(at + 8);
+    else
+      rows.push_back(s);
+  }
+  e.timeline = std::move(rows);
   std::vector<size_t> width;
   for (const std::string &a : e.agents) width.push_back(a.size());
   size_t first = e.timeline.size() > kShownEntries ? e.timeline.size() - kShownEntries : 0;

@@ -15,6 +15,7 @@
 //   i  mbarriers are initialised before the block barrier at which roles start
 //   j  copies and reads of rings do not race with another buffer or ring in the same bytes, back edges included
 //   k  all warps of a role, and no others, meet at each barrier
+// `inline_ptx` that synchronises or copies asynchronously is rejected in every kernel.
 // Races between buffers that are no rings are the verifier's (ir/verify_shared.cpp). Copies of both transports are
 // generic-proxy accesses and need no proxy fence; Exploration's `Counts` and copies are where a transport of another
 // proxy (e: fences) adds its edges.
