@@ -107,6 +107,11 @@ uint64_t convert(uint64_t bits, const Convert &c) {
   double x = float_value(c.from, bits);
   if (c.ftz && c.from == Type::F32) x = flush_subnormal(float(x));
   if (is_int(c.to)) return int_from_float(x, c);
+  if (std::isnan(x) && !c.sat && !c.relu) { // where an H200 keeps sign and payload, as far as they fit
+    if (c.to == Type::F32 && c.from == Type::BF16) return bits << 16;
+    if (c.to == Type::F32 && c.from == Type::F64) return std::bit_cast<uint32_t>(float(x));
+    if (c.to == Type::TF32 && c.rounding == Rounding::NearestAway) return bits & 0xffffe000;
+  }
   if (c.to_integral) x = integral(x, c.rounding);
   if (c.sat) x = x > 0 ? std::fmin(x, 1.0) : 0.0; // NaN becomes +0
   if (c.relu && x < 0) x = 0.0;

@@ -115,10 +115,11 @@ template <typename T, bool Max> void run_min_max(Warp &w, const Inst &i, uint32_
     d[l] = L::put(r);
   });
 }
-template <typename T> T absolute(T a) { return std::fabs(a); }
-template <typename T> T negative(T a) { return -a; }
-float absolute_ftz(float a) { return flush_subnormal(std::fabs(a)); }
-float negative_ftz(float a) { return flush_subnormal(-a); }
+// An H200 gives the canonical NaN for a NaN in f32, whatever its sign.
+template <typename T> T absolute(T a) { return canonical(std::fabs(a)); }
+template <typename T> T negative(T a) { return canonical(-a); }
+float absolute_ftz(float a) { return flush_subnormal(absolute(a)); }
+float negative_ftz(float a) { return flush_subnormal(negative(a)); }
 template <typename T> T copy_sign(T sign, T value) { return std::copysign(value, sign); }
 
 enum class Test : uint8_t { Finite, Infinite, Number, NotANumber, Normal, Subnormal };

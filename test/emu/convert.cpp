@@ -119,7 +119,9 @@ TEST_CASE("floats to floats") {
     CAPTURE(name);
     auto d = probe<uint32_t>("cvt." + name + ".f32.f64 %d, %a;", wide);
     size_t bad = 0;
-    for (size_t i = 0; i < wide.size(); i++) bad += d[i] != bits_of(converted<float>(mode, wide[i]));
+    for (size_t i = 0; i < wide.size(); i++) // a NaN keeps its sign and the upper part of its payload, as on an H200
+      bad += d[i] !=
+             (wide[i] != wide[i] ? std::bit_cast<uint32_t>(float(wide[i])) : bits_of(converted<float>(mode, wide[i])));
     CHECK(bad == 0);
     auto e = probe<uint32_t>("cvt." + name + "i.f32.f32 %d, %a;", a);
     bad = 0;
@@ -141,7 +143,8 @@ TEST_CASE("floats to floats") {
     CHECK(rz[i] == (x != x ? 0x7fff : std::bit_cast<uint32_t>(x) >> 16));
     CHECK(relu[i] == (x != x ? 0x7fff : x > 0 ? code(DType::F16, x) : 0));
     CHECK(finite[i] == (x != x ? 0x7fff : std::fabs(x) >= 65520 ? (x < 0 ? 0xfbff : 0x7bff) : code(DType::F16, x)));
-    CHECK(tf32[i] == (x != x ? 0x7fffffff : uint32_t(encode_float(DType::TF32, round_tf32_rna(x)))));
+    CHECK(tf32[i] ==
+          (x != x ? std::bit_cast<uint32_t>(x) & 0xffffe000 : uint32_t(encode_float(DType::TF32, round_tf32_rna(x)))));
     CHECK(tf32_rn[i] == (x != x ? 0x7fffffff : uint32_t(encode_float(DType::TF32, round_to(DType::TF32, x)))));
     CHECK(sat[i] == bits_of(x > 0 ? std::min(x, 1.f) : 0.f));
     CHECK(ftz[i] == bits_of(std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.f, x) : x));
