@@ -95,7 +95,7 @@ double t_critical(double p, double freedom) {
 }
 
 const char *const kAbMethod = "per round the log of the ratio; 20 % trimmed mean, 95 % Tukey-McLaughlin interval; a "
-                              "difference is claimed at p < 0.01";
+                              "difference is claimed at p < 0.01 and above 0.1 %";
 
 Result<AbResult> compare_pairs(std::span<const double> a, std::span<const double> b) {
   if (a.size() != b.size()) return failure("{} samples of a against {} of b: they must be pairs", a.size(), b.size());
