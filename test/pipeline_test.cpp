@@ -159,3 +159,26 @@ TEST_CASE("loops of the samples run through rings") {
     CHECK(rings == row.rings);
   }
 }
+
+TEST_CASE("@no_pipeline keeps a loop synchronous") {
+  for (bool annotated : {false, true}) {
+    SourceManager sources;
+    Diagnostics diags(sources);
+    std::string text =
+        std::string("kernel f(a: tensor<bf16>[64, K], b: tensor<bf16>[K, 64], y: out tensor<f32>[64, 64]) grid "
+                    "(1) warps 4 {\n  var acc = zeros<f32>[64, 64];\n  ") +
+        (annotated ? "@no_pipeline " : "") +
+        "for i in 0 : K step 32 { acc = mma(load(a[:, i :+ 32]), load(b[i :+ 32, :]), acc); }\n  "
+        "store(y[:, :], acc);\n}\n";
+    auto program = sema::Program::load(sources.add("f.tk", text), diags);
+    INFO(diags.render_all());
+    REQUIRE(program);
+    driver::CompileOptions options;
+    options.target = ir::find_target("sm_90");
+    auto kernel = driver::compile_kernel(*program, *program->find("f", ast::FunctionKind::Kernel), {}, options, diags);
+    REQUIRE(kernel);
+    int64_t rings = 0;
+    ir::walk(kernel->function->body, [&](const ir::Op *op) { rings += op->kind == ir::OpKind::RingAlloc; });
+    CHECK(rings == (annotated ? 0 : 1));
+  }
+}

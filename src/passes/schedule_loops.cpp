@@ -109,6 +109,7 @@ private:
   }
 
   void loop(Op *op) {
+    if (op->attrs.has("@no_pipeline")) return;
     LoopSchedule s;
     s.loop = op;
     AheadOfTime ahead(*op, f_);
