@@ -28,6 +28,19 @@ int64_t register_coordinate(const RegLayout &l, int64_t reg, int64_t dim);
 // True in the threads with all the given lane and warp bits zero; null if no bit is given.
 llvm::Value *bits_clear(LowerCtx &c, uint32_t lane_bits, uint32_t warp_bits);
 
+// Runs f in a basic block of its own, which the threads for which the condition holds enter; null: all, in place.
+template <typename F> void where(LowerCtx &c, llvm::Value *condition, F &&f) {
+  if (!condition) return f();
+  llvm::Function *function = c.b.GetInsertBlock()->getParent();
+  auto *then = llvm::BasicBlock::Create(c.b.getContext(), "do", function);
+  auto *after = llvm::BasicBlock::Create(c.b.getContext(), "do.end", function);
+  c.b.CreateCondBr(condition, then, after);
+  c.b.SetInsertPoint(then);
+  f();
+  c.b.CreateBr(after);
+  c.b.SetInsertPoint(after);
+}
+
 // ---- words
 // In memory a bool is a byte; every other element is its register type.
 llvm::Type *storage_type(LowerCtx &c, DType t);

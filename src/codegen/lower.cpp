@@ -172,7 +172,6 @@ void FunctionLowering::make_function() {
 
 void FunctionLowering::make_thread_ids() {
   ctx_.role_warps_ = abi_.threads / 32;
-  ctx_.aligned = abi_.aligned;
   auto *tid = llvm::cast<llvm::CallInst>(nvvm::tid_x(builder_));
   tid->addRangeRetAttr(llvm::ConstantRange(llvm::APInt(32, 0), llvm::APInt(32, uint64_t(abi_.threads))));
   ctx_.thread_ = tid;

@@ -84,7 +84,6 @@ public:
     leave_role(std::move(outer));
   }
   std::unordered_set<const ir::Op *> plain_fills; // rings that this entry fills by plain stores too
-  bool aligned = false;                           // the entry may assume what KernelAbi::aligned states
 
   // Lowers the ops of a region in place; the operands of its yield stay in the caller's hands.
   void lower_block(const ir::Block *block);

@@ -159,7 +159,6 @@ void cp_async_wait_all(Builder &b);
 void mbarrier_init(Builder &b, V barrier, int64_t count);
 // One arrival (release, cta scope).
 void mbarrier_arrive(Builder &b, V barrier);
-void mbarrier_arrive_expect_tx(Builder &b, V barrier, int64_t bytes); // kHopper
 // The arrival of this thread comes when its cp.async up to here are complete; it is one of the expected count.
 void cp_async_mbarrier_arrive_noinc(Builder &b, V barrier);
 // Waits until the phase with this parity (i32, 0 or 1) is over: mbarrier.try_wait where there is one, else test_wait,

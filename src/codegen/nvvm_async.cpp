@@ -59,10 +59,6 @@ void mbarrier_init(Builder &b, V barrier, int64_t count) {
 
 void mbarrier_arrive(Builder &b, V barrier) { call(b, Intrinsic::nvvm_mbarrier_arrive_shared, {barrier}); }
 
-void mbarrier_arrive_expect_tx(Builder &b, V barrier, int64_t bytes) {
-  call(b, Intrinsic::nvvm_mbarrier_arrive_expect_tx_scope_cta_space_cta, {barrier, b.getInt32(unsigned(bytes))});
-}
-
 void cp_async_mbarrier_arrive_noinc(Builder &b, V barrier) {
   call(b, Intrinsic::nvvm_cp_async_mbarrier_arrive_noinc_shared, {barrier});
 }

@@ -3,6 +3,7 @@
 // The function is walked with the set of accesses that may still be in flight: made since the last block barrier on
 // some path. Regions of loops are walked until the set no longer grows, so accesses of one iteration meet those of the
 // next.
+#include "ir/ring.h"
 #include "ir/verify_rules.h"
 #include "layout/convert.h"
 #include <algorithm>
@@ -126,7 +127,7 @@ private:
       if (buffer != &ring)
         fault(op, *at,
               fills ? "overwrites shared memory without a block barrier after" : "reads what was overwritten by");
-      else if (fills && !writes && ring.attrs.s("transport") == "cp_async")
+      else if (fills && !writes && !has_producer(ring))
         fault(op, *at, "overwrites its ring without a barrier after the last read by");
     }
     if (fills)
@@ -140,7 +141,8 @@ private:
       switch (op->kind) {
       case OpKind::For: loop({op->regions[0]}, state); break;
       case OpKind::While: loop({op->regions[0], op->regions[1]}, state); break;
-      case OpKind::If: {
+      case OpKind::If:
+      case OpKind::Roles: {
         State other = state;
         block(*op->regions[0], state);
         block(*op->regions[1], other);
@@ -148,7 +150,7 @@ private:
         break;
       }
       case OpKind::BlockBarrier:
-        if (op->attrs.s("scope") == "block")
+        if (is_block_barrier(*op))
           state.pending.clear();
         else
           for (auto &[access, synced] : state.pending) synced = true;
@@ -158,22 +160,15 @@ private:
         state.pending[{op, op, true}] = false;
         break;
       case OpKind::ScratchLoad: read(*op, state); break;
-      case OpKind::Roles: {
-        State other = state;
-        block(*op->regions[0], other);
-        block(*op->regions[1], state);
-        state.merge(other);
-        break;
-      }
       case OpKind::RingAlloc:
       case OpKind::RingAcquire:
       case OpKind::RingPublish:
       case OpKind::RingRelease: break;
-      case OpKind::RingWait: // a block barrier where all threads copy
-        if (op->operand(0)->op->attrs.s("transport") == "cp_async") state.pending.clear();
+      case OpKind::RingWait:
+        if (is_block_barrier(*op)) state.pending.clear();
         break;
-      case OpKind::RingFill: ring_access(*op, *op->operand(op->attrs.ints("sizes").size() + 1)->op, true, state); break;
-      case OpKind::RingLoad: ring_access(*op, *op->operand(0)->op, false, state); break;
+      case OpKind::RingFill:
+      case OpKind::RingLoad: ring_access(*op, *ring_of(*op), op->kind == OpKind::RingFill, state); break;
       default:
         if (!buffers_.count(op)) break;
         write(*op, state);

@@ -21,17 +21,6 @@ llvm::BasicBlock *new_block(LowerCtx &c, const char *name) {
   return llvm::BasicBlock::Create(c.b.getContext(), name, c.b.GetInsertBlock()->getParent());
 }
 
-// Runs f in a block of its own where the condition holds; null: always.
-template <typename F> void where(LowerCtx &c, V condition, F &&f) {
-  if (!condition) return f();
-  llvm::BasicBlock *then = new_block(c, "do"), *after = new_block(c, "do.end");
-  c.b.CreateCondBr(condition, then, after);
-  c.b.SetInsertPoint(then);
-  f();
-  c.b.CreateBr(after);
-  c.b.SetInsertPoint(after);
-}
-
 // True where a register lies in the exact shape; null: everywhere.
 V inside(LowerCtx &c, const RegLayout &l, int reg) {
   V all = nullptr;
@@ -116,7 +105,7 @@ void lower_Print(LowerCtx &c, const Op &op) {
     const ir::Value *v = op.operand(i);
     return v->name.empty() ? fmt::format("value{}", i) : v->name;
   };
-  where(c, c.b.CreateICmpEQ(c.thread(), c.i32(0)), [&] {
+  codegen::where(c, c.b.CreateICmpEQ(c.thread(), c.i32(0)), [&] {
     std::string text = escaped(parts[0]);
     std::vector<V> args;
     for (size_t i = 0; i < op.operands.size(); i++) {
@@ -139,7 +128,7 @@ void lower_Print(LowerCtx &c, const Op &op) {
     V owner = codegen::owner_predicate(c, l);
     for (int r : c.live_regs(v)) {
       if (uint32_t(r) & l.free_bits().reg) continue;
-      where(c, codegen::both(c, owner, inside(c, l, r)), [&] {
+      codegen::where(c, codegen::both(c, owner, inside(c, l, r)), [&] {
         Printed p = printed(c, v->type.dtype, c.regs(v)[size_t(r)]);
         std::string text = escaped(name(i)) + "[";
         std::vector<V> args;

@@ -1,4 +1,5 @@
 #include "codegen/access.h"
+#include "ir/ring.h"
 #include "ops/lowering.h"
 #include "ops/shared_side.h"
 #include "support/check.h"
@@ -18,7 +19,6 @@ struct Ring {
   int64_t stages() const { return op.attrs.i("stages"); }
   const SmemLayout &smem(int64_t field) const { return op.attrs.get<SmemLayout>(fmt::format("smem{}", field)); }
 
-  bool has_roles() const { return op.attrs.s("transport") == "mbarrier"; }
   Value *slot(LowerCtx &c, Value *counter) const { return c.b.CreateURem(counter, c.i32(stages())); }
 
   // Where a field of an item lies.
@@ -44,16 +44,9 @@ private:
   }
 };
 
-// What one thread does for all.
-template <typename F> void if_thread(LowerCtx &c, Value *index, F &&body) {
-  llvm::Function *f = c.b.GetInsertBlock()->getParent();
-  auto *then = llvm::BasicBlock::Create(c.b.getContext(), "one", f);
-  auto *after = llvm::BasicBlock::Create(c.b.getContext(), "one.end", f);
-  c.b.CreateCondBr(c.b.CreateICmpEQ(index, c.i32(0)), then, after);
-  c.b.SetInsertPoint(then);
-  body();
-  c.b.CreateBr(after);
-  c.b.SetInsertPoint(after);
+// What the thread or lane with this index does for all.
+template <typename F> void if_first(LowerCtx &c, Value *index, F &&body) {
+  where(c, c.b.CreateICmpEQ(index, c.i32(0)), body);
 }
 
 // Copies by the threads that own the elements. Copies of one element by several threads would be harmless but wasted.
@@ -142,10 +135,10 @@ void lower_Roles(LowerCtx &c, const Op &op) {
 
 void lower_RingAlloc(LowerCtx &c, const Op &op) {
   Ring ring(op.result());
-  if (!ring.has_roles()) return;
+  if (!ir::has_producer(ring.op)) return;
   // Every producer lane arrives when its copies have; every compute warp arrives once.
   int64_t producers = (c.role_warps() - c.function.warps) * 32;
-  if_thread(c, c.thread(), [&] {
+  if_first(c, c.thread(), [&] {
     for (int64_t s = 0; s < ring.stages(); s++) {
       nvvm::mbarrier_init(c.b, ring.full(c, c.i32(s)), producers);
       nvvm::mbarrier_init(c.b, ring.empty(c, c.i32(s)), c.function.warps);
@@ -162,20 +155,20 @@ void lower_RingAcquire(LowerCtx &c, const Op &op) {
 }
 
 void lower_RingFill(LowerCtx &c, const Op &op) {
-  size_t rank = op.attrs.ints("sizes").size();
-  Ring ring(op.operand(rank + 1));
+  size_t at = ir::ring_operand(op);
+  Ring ring(op.operand(at));
   int64_t field = op.attrs.i("field");
-  Value *enabled = c.scalar(op.operand(rank + 3));
+  Value *enabled = c.scalar(op.operand(at + 2));
   if (auto *k = llvm::dyn_cast<llvm::ConstantInt>(enabled)) {
     if (k->isZero()) return;
     enabled = nullptr;
   }
-  ThreadCopies(c, op, &ring.op, ring.smem(field), ring.place(c, c.scalar(op.operand(rank + 2)), field), enabled).run();
+  ThreadCopies(c, op, &ring.op, ring.smem(field), ring.place(c, c.scalar(op.operand(at + 1)), field), enabled).run();
 }
 
 void lower_RingPublish(LowerCtx &c, const Op &op) {
   Ring ring(op.operand(0));
-  if (!ring.has_roles()) return nvvm::cp_async_commit_group(c.b);
+  if (!ir::has_producer(ring.op)) return nvvm::cp_async_commit_group(c.b);
   Value *full = ring.full(c, c.scalar(op.operand(1)));
   if (c.plain_fills.count(&ring.op)) { // plain stores are released by an arrival of the thread itself
     nvvm::cp_async_wait_all(c.b);
@@ -187,7 +180,7 @@ void lower_RingPublish(LowerCtx &c, const Op &op) {
 
 void lower_RingWait(LowerCtx &c, const Op &op) {
   Ring ring(op.operand(0));
-  if (!ring.has_roles()) {
+  if (!ir::has_producer(ring.op)) {
     nvvm::cp_async_wait_group(c.b, op.attrs.i("pending"));
     c.role_barrier();
     return;
@@ -198,10 +191,10 @@ void lower_RingWait(LowerCtx &c, const Op &op) {
 
 void lower_RingRelease(LowerCtx &c, const Op &op) {
   Ring ring(op.operand(0));
-  if (!ring.has_roles()) return;
+  if (!ir::has_producer(ring.op)) return;
   nvvm::bar_warp_sync(c.b); // every lane has read
   Value *empty = ring.empty(c, c.scalar(op.operand(1)));
-  if_thread(c, c.lane(), [&] { nvvm::mbarrier_arrive(c.b, empty); });
+  if_first(c, c.lane(), [&] { nvvm::mbarrier_arrive(c.b, empty); });
 }
 
 void lower_RingLoad(LowerCtx &c, const Op &op) {

@@ -40,31 +40,22 @@ void store_side(LowerCtx &c, const SmemSide &side, const SharedPlace &at, int pi
   DType t = x->type.dtype;
   bool matrix = side.inst != SmemInst::Vector;
   Value *storing = bits_clear(c, side.lane_mask, side.warp_mask);
-  llvm::BasicBlock *after = nullptr;
-  if (matrix && storing) { // stmatrix has no predicate, and whole warps agree
-    TKC_CHECK(side.lane_mask == 0, "stmatrix by some lanes");
-    llvm::Function *f = c.b.GetInsertBlock()->getParent();
-    auto *then = llvm::BasicBlock::Create(c.b.getContext(), "stmatrix", f);
-    after = llvm::BasicBlock::Create(c.b.getContext(), "stmatrix.end", f);
-    c.b.CreateCondBr(storing, then, after);
-    c.b.SetInsertPoint(then);
-  }
-  Addresses address(c, side, at);
-  const Regs &regs = c.regs(x);
-  for (const SmemAccess &a : side.accesses) {
-    if (a.piece != piece) continue;
-    std::vector<Value *> elements;
-    for (int r : a.regs) elements.push_back(r < 0 ? nullptr : regs[size_t(r)]);
-    std::vector<Value *> words = pack_words(c, t, elements);
-    if (matrix)
-      nvvm::stmatrix(c.b, address(a), words, side.inst == SmemInst::MatrixTrans);
-    else
-      nvvm::st(c.b, {nvvm::kShared, side.width}, address(a), words, storing);
-  }
-  if (after) {
-    c.b.CreateBr(after);
-    c.b.SetInsertPoint(after);
-  }
+  TKC_CHECK(!matrix || side.lane_mask == 0, "stmatrix by some lanes");
+  // stmatrix has no predicate, and whole warps agree.
+  where(c, matrix ? storing : nullptr, [&] {
+    Addresses address(c, side, at);
+    const Regs &regs = c.regs(x);
+    for (const SmemAccess &a : side.accesses) {
+      if (a.piece != piece) continue;
+      std::vector<Value *> elements;
+      for (int r : a.regs) elements.push_back(r < 0 ? nullptr : regs[size_t(r)]);
+      std::vector<Value *> words = pack_words(c, t, elements);
+      if (matrix)
+        nvvm::stmatrix(c.b, address(a), words, side.inst == SmemInst::MatrixTrans);
+      else
+        nvvm::st(c.b, {nvvm::kShared, side.width}, address(a), words, storing);
+    }
+  });
 }
 
 void load_side(LowerCtx &c, const SmemSide &side, const SharedPlace &at, int piece, DType t, Regs &regs) {

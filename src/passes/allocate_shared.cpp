@@ -47,11 +47,12 @@ bool allocate_shared(ir::Function &f, PassContext &context) {
   std::vector<SharedBuffer> buffers = shared_buffers(f, ProgramOrder(f));
   // Buffers that share bytes must be ordered by barriers, in loops at every iteration: they share only if that lets
   // more blocks run on an SM.
-  int64_t total = place_buffers(buffers, true);
-  if (blocks(place_buffers(buffers, false), context.target) >= blocks(total, context.target))
-    total = place_buffers(buffers, false);
-  else
-    total = place_buffers(buffers, true);
+  std::vector<SharedBuffer> apart = buffers;
+  int64_t total = place_buffers(buffers, true), total_apart = place_buffers(apart, false);
+  if (blocks(total_apart, context.target) >= blocks(total, context.target)) {
+    buffers = std::move(apart);
+    total = total_apart;
+  }
   for (const SharedBuffer &b : buffers) {
     bool placed_here = b.op->kind == OpKind::ScratchStore || b.op->kind == OpKind::RingAlloc;
     b.op->attrs.set(placed_here ? "offset" : "scratch_offset", b.offset);

@@ -10,12 +10,12 @@ bool declared_pure(const ir::Op &op) {
   return op.kind == OpKind::InlinePtx && op.attrs.has("effects") && op.attrs.s("effects") == "pure";
 }
 
-const ir::Value *root(const ir::Value *tensor) {
+} // namespace
+
+const ir::Value *root_tensor(const ir::Value *tensor) {
   while (tensor->op && tensor->op->kind == OpKind::Subview) tensor = tensor->op->operand(0);
   return tensor;
 }
-
-} // namespace
 
 bool is_pure(const ir::Op &op) { return def(op).effects.pure() || declared_pure(op); }
 
@@ -63,13 +63,13 @@ Writes::Writes(const ir::Function &f) : f_(f) {
       if (e.list[i].operand < 0)
         anything_ = true;
       else
-        written_.insert(root(op->operand(size_t(e.list[i].operand))));
+        written_.insert(root_tensor(op->operand(size_t(e.list[i].operand))));
     }
   });
 }
 
 bool Writes::never_written(const ir::Value *tensor) const {
-  const ir::Value *r = root(tensor);
+  const ir::Value *r = root_tensor(tensor);
   if (r->op || r->block != f_.body) return false; // a tensor that came through control flow
   int64_t arg = 0;
   for (const ir::Param &p : f_.params) {

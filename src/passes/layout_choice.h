@@ -1,9 +1,9 @@
-// Layout inference, shared declarations. Three files decide and one rewrites:
+// Layout inference, shared declarations. Four files decide and one rewrites:
 //   layout_cost.cpp       cycles of one op, access or conversion, from targets.def
+//   layout_work.cpp       sums them up, block by block
 //   propagate_layouts.cpp given the searched variables, the layout of every value and the conversions this needs
 //   search_layouts.cpp    chooses the variables: per product {instruction, warps over M, N, K, transposed}, the layout
-//   of
-//                         loop-carried tiles, the number of warps
+//                         of loop-carried tiles, the number of warps
 //   apply_layouts.cpp     writes a decision into the IR: layouts on values, attributes on products, convert_layout ops
 #pragma once
 #include "ir/ir.h"
@@ -109,6 +109,8 @@ private:
   std::map<const ir::Op *, std::unordered_map<RegLayout, Work>> accesses_;
 };
 
+// Elements of the widest access of at most `max_bytes` along the innermost dim, from what is known of the tile's place.
+int64_t access_vector(const ir::Op &op, DType t, int64_t max_bytes);
 // The element type that a conversion moves, and the tile's fast dims for a coalesced layout of an access.
 RegLayout access_layout(const ir::Op &op, DType t, const LayoutCost &cost, int64_t warps);
 // The layout with the warps of `from`, and registers and lanes in the order of `like`.

@@ -58,12 +58,12 @@ Work LayoutCost::pointwise(const Op &op, const RegLayout &l) const {
   return {.serial = slots, .issue = slots * per_core()};
 }
 
-int64_t LayoutCost::vector_elements(const Op &op, DType t) const {
+int64_t access_vector(const Op &op, DType t, int64_t max_bytes) {
   const ir::Value *tensor = op.operand(0);
   const auto &sizes = op.attrs.ints("sizes"), &drop = op.attrs.ints("drop"), &gather = op.attrs.ints("gather");
   int64_t last = int64_t(sizes.size()) - 1;
   if (last < 0 || drop[size_t(last)] || gather[size_t(last)]) return 1;
-  int64_t vec = (target_.has(ir::kWideGlobal) ? 32 : 16) / dtype_bytes(t);
+  int64_t vec = max_bytes / dtype_bytes(t);
   if (op.attrs.has("divisor"))
     while (vec > 1 && op.attrs.ints("divisor")[size_t(last)] % vec) vec /= 2;
   int64_t extent = tensor->type.shape[size_t(last)];
@@ -71,6 +71,10 @@ int64_t LayoutCost::vector_elements(const Op &op, DType t) const {
     while (vec > 1 && extent % vec) vec /= 2;
   while (vec > 1 && sizes[size_t(last)] % vec) vec /= 2;
   return vec;
+}
+
+int64_t LayoutCost::vector_elements(const Op &op, DType t) const {
+  return access_vector(op, t, target_.has(ir::kWideGlobal) ? 32 : 16);
 }
 
 RegLayout default_layout(const ir::Type &t, int64_t warps) {

@@ -10,6 +10,7 @@
 //     from one iteration of a loop to another, the same sum with the loop's counter in steps of at least the extent.
 // Atomics of one kind whose results nobody uses commute.
 #include "ir/op_def.h"
+#include "ir/ring.h"
 #include "passes/effects.h"
 #include "passes/passes.h"
 #include <algorithm>
@@ -96,10 +97,6 @@ private:
     return nullptr;
   }
   static bool writes(const Op *op) { return op->kind != OpKind::Load; }
-  static const Value *root(const Value *t) {
-    while (t->op && t->op->kind == OpKind::Subview) t = t->op->operand(0);
-    return t;
-  }
   static const RegLayout *layout_of(const Op *op) { // of the accessed tile; null: a scalar
     const Value *v = op->kind == OpKind::Load ? op->result() : op->operand(op->attrs.ints("sizes").size() + 1);
     return v->type.is_scalar() || !v->layout ? nullptr : &*v->layout;
@@ -117,7 +114,7 @@ private:
   // `before` and `after` surely touch no element of different threads in common.
   bool independent(const Access &before, const Op *after) const {
     const Op *a = before.op, *loop = before.loop;
-    if (a->operand(0) != after->operand(0)) return root(a->operand(0)) != root(after->operand(0));
+    if (a->operand(0) != after->operand(0)) return root_tensor(a->operand(0)) != root_tensor(after->operand(0));
     if (loop && defined_in(a->operand(0), loop)) return false; // another part in every iteration
     if (a->kind == after->kind && a->kind != OpKind::Store && a->kind != OpKind::Load &&
         a->kind != OpKind::AtomicExch && a->kind != OpKind::AtomicCas && uses_.of(a->result()).empty() &&
@@ -170,12 +167,8 @@ private:
         i = size_t(position(op));
         continue;
       }
-      if (op->kind == OpKind::BlockBarrier) {
-        if (op->attrs.s("scope") == "block" || f_.warps == 1) pending.clear();
-        continue;
-      }
-      if (op->kind == OpKind::RingWait) { // where all threads copy, it is a block barrier
-        if (op->operand(0)->op->attrs.s("transport") == "cp_async") pending.clear();
+      if (ir::is_block_barrier(*op) || (op->kind == OpKind::BlockBarrier && f_.warps == 1)) {
+        pending.clear();
         continue;
       }
       if (op->attrs.has("scratch_offset") && !tensor_of(op)) pending.clear(); // waits at a block barrier

@@ -40,8 +40,7 @@ std::vector<Pass> pipeline() {
       // Bounds and divisibility of accesses, from the grid and the `where` facts; the layout costs ask for them.
       {"annotate_accesses", "which accesses need no mask, and how wide they may be", annotate_accesses},
       // Decide and write the layout of every tile; products get their instruction and tiling. From here on every tile
-      // has a
-      // layout, and only conversions inside a warp are left as convert_layout.
+      // has a layout, and only conversions inside a warp are left as convert_layout.
       {"infer_layouts", "layouts by cost: products, loads, loop-carried tiles", infer_layouts, ir::Stage::laid_out,
        false},
       {"check_registers", "tiles that no thread has the registers for", check_registers, std::nullopt, false},

@@ -8,6 +8,7 @@
 // different buffers the block barrier is always used. A ring's wait is a barrier too (ops/ring.cpp); a fill that may
 // meet reads of the ring's last use gets one before it.
 #include "ir/op_def.h"
+#include "ir/ring.h"
 #include "layout/convert.h"
 #include "passes/passes.h"
 #include <set>
@@ -47,7 +48,7 @@ private:
       return {at, at + store->attrs.get<SmemLayout>("smem").bytes, op->kind == OpKind::ScratchStore, store};
     }
     if (op->kind == OpKind::RingFill || op->kind == OpKind::RingLoad) {
-      const Op *ring = op->operand(op->kind == OpKind::RingLoad ? 0 : op->attrs.ints("sizes").size() + 1)->op;
+      const Op *ring = ir::ring_of(*op);
       int64_t at = ring->attrs.i("offset");
       return {at, at + ring->attrs.i("bytes"), op->kind == OpKind::RingFill, ring};
     }
@@ -74,12 +75,8 @@ private:
         i = size_t(position(op));
         continue;
       }
-      if (op->kind == OpKind::BlockBarrier) {
-        if (op->attrs.s("scope") == "block") pending.clear();
-        continue;
-      }
-      if (op->kind == OpKind::RingWait) { // where all threads copy, it is a block barrier
-        if (op->operand(0)->op->attrs.s("transport") == "cp_async") pending.clear();
+      if (ir::is_block_barrier(*op)) {
+        pending.clear();
         continue;
       }
       bool fill = op->kind == OpKind::RingFill, item = op->kind == OpKind::RingLoad;
@@ -90,10 +87,9 @@ private:
       bool conflict = false, within_warp = false;
       for (const Access &p : pending) {
         if (p.end <= a.begin || a.end <= p.begin || (load && !p.write)) continue;
-        // Copies of one ring go to different slots, and its waits order them before the reads.
-        if (p.write && p.buffer == a.buffer && (fill || item)) continue;
-        // A thread writes the same bytes of a scratch buffer in every iteration.
-        if (store && p.write && p.buffer == a.buffer) continue;
+        // Copies of one ring go to different slots, and its waits order them before the reads. A thread writes the same
+        // bytes of a scratch buffer in every iteration.
+        if (p.write && p.buffer == a.buffer && (store || item)) continue;
         if (store && !fill && !p.write && p.buffer == a.buffer && !crossing_.count(op))
           within_warp = true; // the next iteration's store: each warp has read what it overwrites
         else if (load && !item && p.buffer == a.buffer && warp_private(op))

@@ -8,7 +8,7 @@
 // tells. Limits: one home per value; a second layout is a conversion at the use (apply_layouts shares equal ones).
 #include "ir/op_def.h"
 #include "layout/pieces.h"
-#include "passes/layout_choice.h"
+#include "passes/layout_work.h"
 #include <algorithm>
 #include <cmath>
 
@@ -19,16 +19,6 @@ using ir::LayoutKind;
 using ir::Op;
 using ir::OpKind;
 using ir::Value;
-
-int64_t trip_estimate(const Op &loop) {
-  int64_t bounds[3];
-  for (size_t i = 0; i < 3; i++) {
-    const Op *c = loop.operand(i)->op;
-    if (!c || c->kind != OpKind::Constant) return 64; // a run-time trip count
-    bounds[i] = c->attrs.i("value");
-  }
-  return bounds[2] > 0 && bounds[1] > bounds[0] ? (bounds[1] - bounds[0] + bounds[2] - 1) / bounds[2] : 0;
-}
 
 namespace {
 
@@ -53,16 +43,14 @@ public:
     });
     plan_.home.resize(size_t(last) + 1);
     wishes_.resize(size_t(last) + 1);
+    work_.emplace(size_t(last) + 1);
     wish_block(f_.body, 1);
     for (Value *v : f_.body->args)
       if (v->type.is_tile()) set(v, scalar_);
     forward_block(f_.body, 1);
     for (Value *v : unassigned_) // made for nobody that cares
       if (!home(v)) demand(v, default_layout(v));
-    ir::walk(f_.body, [&](Op *op) {
-      if (op->kind == OpKind::For) work_of(op->regions[0]).work.recurrence = recurrence(op->regions[0]);
-    });
-    for (const BlockWork &w : work_) plan_.cycles += w.executions * w.work.cycles();
+    plan_.cycles = work_->cycles();
     return std::move(plan_);
   }
 
@@ -179,7 +167,7 @@ private:
     case LayoutKind::Free:
     case LayoutKind::Anchor: break;
     }
-    add(op, cost_.pointwise(*op, l));
+    work_->add(op, cost_.pointwise(*op, l));
   }
 
   // Operand i of op must have layout l: a waiting value takes it, another is converted if it differs.
@@ -191,16 +179,9 @@ private:
       return;
     }
     if (*home(v) == l) return;
-    for (const Conversion &c : plan_.conversions) // apply_layouts shares equal ones
-      if (c.op->operand(size_t(c.operand)) == v && c.to == l) {
-        conversion_latency_.push_back(conversion_latency_[size_t(&c - plan_.conversions.data())]);
-        plan_.conversions.push_back({op, int64_t(i), l});
-        return;
-      }
-    // It stands right after its value.
-    Work w = cost_.conversion(*home(v), l, v->type.dtype);
-    conversion_latency_.push_back(w.serial);
-    work_of(v->op ? v->op->block : v->block).work += w;
+    bool shared = false; // apply_layouts shares equal ones
+    for (const Conversion &c : plan_.conversions) shared |= c.op->operand(size_t(c.operand)) == v && c.to == l;
+    work_->add_conversion(v, op, cost_.conversion(*home(v), l, v->type.dtype), shared);
     plan_.conversions.push_back({op, int64_t(i), l});
   }
 
@@ -211,58 +192,9 @@ private:
     return *home(v);
   }
 
-  void add(const Op *op, const Work &w) {
-    work_of(op->block).work += w;
-    if (op->results.empty()) return;
-    auto id = size_t(op->result()->id);
-    if (latency_.size() <= id) latency_.resize(id + 64);
-    latency_[id] += w.serial;
-  }
-  struct BlockWork {
-    const Block *block;
-    double executions = 1;
-    Work work; // of one
-  };
-  BlockWork &work_of(const Block *block) {
-    for (BlockWork &w : work_)
-      if (w.block == block) return w;
-    return work_.emplace_back(BlockWork{block});
-  }
-  // The longest path of latencies from a carried tile of a loop to what becomes of it one iteration later.
-  double recurrence(const Block *body) {
-    std::map<const Op *, double> converted; // to the latency of the slowest conversion of an operand
-    for (size_t i = 0; i < plan_.conversions.size(); i++) {
-      double &slowest = converted[plan_.conversions[i].op];
-      slowest = std::max(slowest, conversion_latency_[i]);
-    }
-    double longest = 0;
-    std::vector<double> since; // by value id: since the carried tile was there; negative: does not depend on it
-    for (size_t i = 1; i < body->args.size(); i++) {
-      since.assign(latency_.size() + 64, -1);
-      auto at = [&](const Value *v) -> double & {
-        if (since.size() <= size_t(v->id)) since.resize(size_t(v->id) + 64, -1);
-        return since[size_t(v->id)];
-      };
-      at(body->args[i]) = 0;
-      for (const Op *op : body->ops) {
-        double start = -1;
-        for (const Value *v : op->operands) start = std::max(start, at(v));
-        if (start < 0) continue;
-        if (auto it = converted.find(op); it != converted.end()) start += it->second;
-        if (op->kind == OpKind::Yield) {
-          if (at(op->operand(i - 1)) >= 0) longest = std::max(longest, start);
-          break;
-        }
-        for (const Value *r : op->results)
-          at(r) = start + (size_t(r->id) < latency_.size() ? latency_[size_t(r->id)] : 0);
-      }
-    }
-    return longest;
-  }
-
   // ---- forward
   void forward_block(Block *block, double weight) {
-    work_of(block).executions = weight;
+    work_->executions(block, weight);
     for (size_t i = 0; i < block->ops.size(); i++) {
       weight_ = weight;
       forward(block->ops[i]);
@@ -301,7 +233,7 @@ private:
     }
     RegLayout chosen = *best;
     for (size_t i = 0; i < op->operands.size(); i++) require(op, i, chosen);
-    add(op, cost_.pointwise(*op, chosen));
+    work_->add(op, cost_.pointwise(*op, chosen));
     set(r, chosen);
   }
 
@@ -343,7 +275,7 @@ private:
     }
     require_indices(op, accessed);
     for (size_t i = first_value(op); i < op->operands.size(); i++) require(op, i, accessed);
-    add(op, work);
+    work_->add(op, work);
     set(r, chosen);
   }
 
@@ -370,7 +302,7 @@ private:
           }
         }
       }
-      add(op, work);
+      work_->add(op, work);
     }
     require_indices(op, chosen);
     for (size_t i = at; i < op->operands.size(); i++) require(op, i, chosen);
@@ -382,7 +314,7 @@ private:
     require(op, 0, p.a);
     require(op, 1, p.b);
     if (op->operands.size() > 2) require(op, 2, p.acc);
-    add(op, p.work);
+    work_->add(op, p.work);
     set(op->result(), p.acc);
   }
 
@@ -558,7 +490,7 @@ private:
       l = default_layout(op->operand(0));
       require(op, 0, l);
     }
-    add(op, cost_.reduce(*op, l));
+    work_->add(op, cost_.reduce(*op, l));
     set(op->result(), op->result()->type.is_scalar() ? scalar_ : l.slice(axis));
   }
 
@@ -596,7 +528,7 @@ private:
     case OpKind::CumMin: {
       RegLayout l = scan_layout(*op, vars_.warps);
       require(op, 0, l);
-      add(op, cost_.reduce(*op, l));
+      work_->add(op, cost_.reduce(*op, l));
       return set(op->result(), l);
     }
     case OpKind::Yield:
@@ -652,10 +584,8 @@ private:
   RegLayout scalar_;
   std::vector<std::optional<Wish>> wishes_;
   std::vector<Value *> unassigned_;
-  double weight_ = 1;                      // executions of the block at hand
-  std::vector<BlockWork> work_;            // in order of the first op that costs anything
-  std::vector<double> latency_;            // by value id: serial work of the op that makes it
-  std::vector<double> conversion_latency_; // parallel to plan_.conversions
+  double weight_ = 1; // executions of the block at hand
+  std::optional<PlanWork> work_;
 };
 
 } // namespace

@@ -1,5 +1,6 @@
 #include "passes/protocol_skeleton.h"
 #include "ir/op_def.h"
+#include "ir/ring.h"
 #include "passes/protocol_keys.h"
 #include <algorithm>
 #include <numeric>
@@ -12,12 +13,6 @@ using ir::OpKind;
 using ir::Value;
 
 namespace {
-
-bool is_ring_op(OpKind k) {
-  return k == OpKind::RingFill || k == OpKind::RingAcquire || k == OpKind::RingPublish || k == OpKind::RingWait ||
-         k == OpKind::RingRelease || k == OpKind::RingLoad;
-}
-size_t ring_operand(const Op &op) { return op.kind == OpKind::RingFill ? op.attrs.ints("sizes").size() + 1 : 0; }
 
 class Extract {
 public:
@@ -70,7 +65,7 @@ private:
     Ring r;
     r.op = &op;
     r.stages = op.attrs.i("stages");
-    r.mbarrier = op.attrs.s("transport") == "mbarrier";
+    r.mbarrier = ir::has_producer(op);
     r.begin = op.attrs.i("offset");
     r.end = r.begin + op.attrs.i("bytes");
     int64_t needed = r.stages * (op.attrs.i("stage_bytes") + (r.mbarrier ? 16 : 0));
@@ -90,7 +85,7 @@ private:
     std::map<std::pair<const Op *, int64_t>, const Op *> first;
     ir::walk(f_.body, [&](const Op *op) {
       if (op->kind != OpKind::RingFill) return;
-      auto [it, added] = first.emplace(std::pair(op->operand(ring_operand(*op))->op, op->attrs.i("field")), op);
+      auto [it, added] = first.emplace(std::pair(ir::ring_of(*op), op->attrs.i("field")), op);
       if (!added && !(it->second->attrs.get<RegLayout>("read") == op->attrs.get<RegLayout>("read")))
         fail(*op, "two fills of one field are dealt out to the threads differently");
       if (op->attrs.i("field") < 0 || op->attrs.i("field") >= 14) fail(*op, "a ring of more than 14 fields");
@@ -114,14 +109,14 @@ private:
     if (roles.block != f_.body) fail(roles, "roles inside another op");
     for (const Block *role : {roles.regions[0], roles.regions[1]})
       ir::walk(const_cast<Block *>(role), [&](const Op *op) {
-        if (!is_ring_op(op->kind) || !out_.rings[size_t(ring_of(*op))].mbarrier) return;
+        if (!ir::is_ring_op(op->kind) || !out_.rings[size_t(ring_of(*op))].mbarrier) return;
         bool copies =
             op->kind == OpKind::RingFill || op->kind == OpKind::RingAcquire || op->kind == OpKind::RingPublish;
         if (copies != (role == roles.regions[0]))
           fail(*op, fmt::format("`{}` in the {} role", ir::def(*op).name.s, copies ? "compute" : "producer"));
       });
   }
-  int ring_of(const Op &op) const { return ring_.at(op.operand(ring_operand(op))->op); }
+  int ring_of(const Op &op) const { return ring_.at(ir::ring_of(op)); }
 
   // ---- events
   static bool own_barrier(const Op &op) { return op.attrs.has("scratch_offset"); }
@@ -143,8 +138,9 @@ private:
   bool has_events(const Op &op) {
     auto [it, fresh] = events_.try_emplace(&op, false);
     if (!fresh) return it->second;
-    bool any = is_ring_op(op.kind) || op.kind == OpKind::RingAlloc || op.kind == OpKind::Return || own_barrier(op) ||
-               (op.kind == OpKind::BlockBarrier && op.attrs.s("scope") == "block") || !touched(op).empty();
+    bool any = ir::is_ring_op(op.kind) || op.kind == OpKind::RingAlloc || op.kind == OpKind::Return ||
+               own_barrier(op) || (op.kind == OpKind::BlockBarrier && op.attrs.s("scope") == "block") ||
+               !touched(op).empty();
     if (op.kind != OpKind::InlinePtx)
       for (const Block *b : op.regions)
         for (const Op *inner : b->ops) any |= has_events(*inner);
@@ -162,7 +158,7 @@ private:
       Control c{op, {}};
       for (Block *r : op->regions)
         ir::walk(r, [&](const Op *inner) {
-          if (is_ring_op(inner->kind)) c.rings.push_back(ring_of(*inner));
+          if (ir::is_ring_op(inner->kind)) c.rings.push_back(ring_of(*inner));
         });
       out.push_back(std::move(c));
       for (const Block *r : op->regions) controls(*r, out);
@@ -262,7 +258,7 @@ private:
   }
   void demand_counters() {
     ir::walk(f_.body, [&](const Op *op) {
-      if (is_ring_op(op->kind)) demand(op->operand(ring_operand(*op) + 1), *op);
+      if (ir::is_ring_op(op->kind)) demand(op->operand(ir::ring_operand(*op) + 1), *op);
     });
   }
   Counter counter(const Value *v) const {
@@ -307,7 +303,7 @@ private:
     case OpKind::ScratchLoad: touch(op, op.kind == OpKind::ScratchStore); return;
     default: break;
     }
-    if (is_ring_op(op.kind)) return ring_op(op);
+    if (ir::is_ring_op(op.kind)) return ring_op(op);
     if (!own_barrier(op)) return fail(op, "synchronises in a way that the proof does not know");
     // It writes its scratch, waits for the other warps and reads.
     touch(op, true);
@@ -327,7 +323,7 @@ private:
     Instr i;
     i.op = &op;
     i.ring = ring_of(op);
-    i.counter = counter(op.operand(ring_operand(op) + 1));
+    i.counter = counter(op.operand(ir::ring_operand(op) + 1));
     switch (op.kind) {
     case OpKind::RingFill:
       i.act = Act::Fill;
@@ -357,7 +353,7 @@ private:
 
   // False: the copy is never made, or the kernel has a fault.
   bool enabled(const Op &op, Instr &i) {
-    const Value *v = op.operand(ring_operand(op) + 2);
+    const Value *v = op.operand(ir::ring_operand(op) + 2);
     if (auto k = constant_of(v)) return *k != 0;
     const char *unknown = "when it copies is neither always nor whenever its loop has the iteration";
     if (!v->op || v->op->kind != OpKind::Lt) return fail(op, unknown), false;

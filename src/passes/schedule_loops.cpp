@@ -1,6 +1,7 @@
 #include "passes/schedule_loops.h"
 #include "ir/op_def.h"
 #include "passes/effects.h"
+#include "passes/layout_choice.h"
 #include "passes/shared_buffers.h"
 #include <algorithm>
 #include <set>
@@ -24,41 +25,42 @@ bool within(const Op *op, const Block *block) {
     if (op->block == block) return true;
   return false;
 }
-} // namespace
 
-struct AheadOfTime::Impl {
-  explicit Impl(ir::Function &f) : writes(f) {}
-  Writes writes;
-};
-AheadOfTime::AheadOfTime(const Op &loop, ir::Function &f) : loop_(loop), impl_(std::make_unique<Impl>(f)) {}
-AheadOfTime::~AheadOfTime() = default;
+// Whether a value inside a loop can be computed for a later iteration before this one has run: from the loop's counter,
+// values from outside and loads of tensors that are never written.
+class AheadOfTime {
+public:
+  AheadOfTime(const Op &loop, const Writes &writes) : loop_(loop), writes_(writes) {}
+  // Null if it can; else the value that stands in the way.
+  const Value *obstacle(const Value *v) const { return recompute(v, false); }
+  // The same for another role, which has nothing but the kernel's parameters: everything it needs is made again there.
+  const Value *obstacle_for_role(const Value *v) const { return recompute(v, true); }
 
-const Value *AheadOfTime::obstacle(const Value *v) const { return recompute(v, false); }
-const Value *AheadOfTime::obstacle_for_role(const Value *v) const { return recompute(v, true); }
-
-const Value *AheadOfTime::recompute(const Value *v, bool everything) const {
-  const Block *body = loop_.regions[0], *function = body->function->body;
-  if (v == body->args[0]) return nullptr;
-  if (v->is_arg()) {
-    if (v->block == function) return nullptr;
-    return everything || v->block == body || within(v->block->parent, body) ? v : nullptr;
+private:
+  const Value *recompute(const Value *v, bool everything) const {
+    const Block *body = loop_.regions[0], *function = body->function->body;
+    if (v == body->args[0]) return nullptr;
+    if (v->is_arg()) {
+      if (v->block == function) return nullptr;
+      return everything || v->block == body || within(v->block->parent, body) ? v : nullptr;
+    }
+    bool inside = within(v->op, body);
+    if (!inside && !everything) return nullptr;
+    if (v->op->block != (inside ? body : function)) return v;
+    bool loads = v->op->kind == OpKind::Load && v->type.is_scalar() && writes_.never_written(v->op->operand(0));
+    if (!loads && !(is_pure(*v->op) && is_speculatable(*v->op))) return v;
+    if (v->type.is_tile() && !v->type.is_scalar()) return v;
+    for (const Value *x : v->op->operands)
+      if (const Value *o = recompute(x, everything)) return o;
+    return nullptr;
   }
-  bool inside = within(v->op, body);
-  if (!inside && !everything) return nullptr;
-  if (v->op->block != (inside ? body : function)) return v;
-  bool loads = v->op->kind == OpKind::Load && v->type.is_scalar() && impl_->writes.never_written(v->op->operand(0));
-  if (!loads && !(is_pure(*v->op) && is_speculatable(*v->op))) return v;
-  if (v->type.is_tile() && !v->type.is_scalar()) return v;
-  for (const Value *x : v->op->operands)
-    if (const Value *o = recompute(x, everything)) return o;
-  return nullptr;
-}
 
-namespace {
+  const Op &loop_;
+  const Writes &writes_;
+};
 
 std::string name_of(const Op &load) {
-  const Value *tensor = load.operand(0);
-  while (tensor->op && tensor->op->kind == OpKind::Subview) tensor = tensor->op->operand(0);
+  const Value *tensor = root_tensor(load.operand(0));
   return tensor->name.empty() ? "a load" : tensor->name;
 }
 
@@ -112,7 +114,7 @@ private:
     if (op->attrs.has("@no_pipeline")) return;
     LoopSchedule s;
     s.loop = op;
-    AheadOfTime ahead(*op, f_);
+    AheadOfTime ahead(*op, writes_);
     Block *body = op->regions[0];
     for (Op *load : body->ops) {
       if (load->kind != OpKind::Load || load->result()->type.is_scalar()) continue;
@@ -126,7 +128,7 @@ private:
       if (field.store) {
         for (const ir::Use &u : uses_.of(field.store->result())) uses.push_back({false, *u.op->result()->layout, 1});
       } else { // its users have it as it was read
-        if (vector_of(*load) * dtype_bytes(t.dtype) < 4) {
+        if (access_vector(*load, t.dtype, 16) * dtype_bytes(t.dtype) < 4) {
           s.left.push_back(fmt::format("`{}`: its rows cannot be copied 4 bytes at a time", name_of(*load)));
           continue;
         }
@@ -197,7 +199,7 @@ private:
     if (out_.loops.empty() || f_.warps > kMostRoleWarps) return false;
     for (const LoopSchedule &s : out_.loops) {
       if (s.loop->block != f_.body) return false;
-      AheadOfTime ahead(*s.loop, f_);
+      AheadOfTime ahead(*s.loop, writes_);
       std::vector<const Value *> needed(s.loop->operands.begin(), s.loop->operands.begin() + 3);
       for (const RingField &field : s.fields)
         needed.insert(needed.end(), field.load->operands.begin(), field.load->operands.end());
@@ -217,21 +219,10 @@ private:
         const ir::Type &t = field.load->result()->type;
         std::vector<int> order;
         for (int d = int(t.rank()) - 1; d >= 0; d--) order.push_back(d);
-        field.read = blocked(t.shape, order, vector_of(*field.load), out_.producer_warps);
+        field.read = blocked(t.shape, order, access_vector(*field.load, t.dtype, 16), out_.producer_warps);
       }
     }
   }
-  // Elements of the widest copy, up to 16 bytes.
-  static int64_t vector_of(const Op &load) {
-    const ir::Type &t = load.result()->type;
-    int64_t n = 16 / dtype_bytes(t.dtype), inner = t.shape.empty() ? 1 : t.shape.back();
-    size_t last = load.attrs.ints("sizes").size() - 1;
-    if (load.attrs.ints("drop")[last]) return 1;
-    int64_t divisor = load.attrs.has("divisor") ? load.attrs.ints("divisor")[last] : 1;
-    while (n > 1 && (inner % n || divisor % n)) n /= 2;
-    return n;
-  }
-
   ir::Function &f_;
   const ir::Target &target_;
   Writes writes_;

@@ -41,22 +41,4 @@ struct FunctionSchedule {
 FunctionSchedule schedule_loops(ir::Function &f, const ir::Target &target);
 void rewrite_loops(ir::Function &f, const FunctionSchedule &s, Diagnostics &diags);
 
-// Whether a value inside a loop can be computed for a later iteration before this one has run: from the loop's counter,
-// values from outside and loads of tensors that are never written.
-class AheadOfTime {
-public:
-  AheadOfTime(const ir::Op &loop, ir::Function &f);
-  ~AheadOfTime();
-  // Null if it can; else the value that stands in the way.
-  const ir::Value *obstacle(const ir::Value *v) const;
-  // The same for another role, which has nothing but the kernel's parameters: everything it needs is made again there.
-  const ir::Value *obstacle_for_role(const ir::Value *v) const;
-
-private:
-  const ir::Value *recompute(const ir::Value *v, bool everything) const;
-  const ir::Op &loop_;
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
-};
-
 } // namespace tkc::passes

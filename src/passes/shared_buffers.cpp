@@ -1,5 +1,6 @@
 #include "passes/shared_buffers.h"
 #include "ir/op_def.h"
+#include "ir/ring.h"
 #include <algorithm>
 
 namespace tkc::passes {
@@ -41,7 +42,7 @@ std::vector<SharedBuffer> shared_buffers(ir::Function &f, const ProgramOrder &or
       of_store[op] = buffers.size();
       buffers.push_back({op, op->attrs.i("bytes"), ring_alignment(*op), order.of(op).first, order.of(op).second});
     } else if (op->kind == OpKind::RingFill || op->kind == OpKind::RingLoad) {
-      Op *ring = op->operand(op->kind == OpKind::RingLoad ? 0 : op->attrs.ints("sizes").size() + 1)->op, *at = op;
+      Op *ring = ir::ring_of(*op), *at = op;
       while (at->block != ring->block) at = at->block->parent;
       SharedBuffer &b = buffers[of_store.at(ring)];
       b.end = std::max(b.end, order.of(at).second);

@@ -1,0 +1,23 @@
+// What ring ops (ops/ring.cpp) have in common, for everything that walks them.
+#pragma once
+#include "ir/ir.h"
+
+namespace tkc::ir {
+
+inline bool is_ring_op(OpKind k) {
+  return k == OpKind::RingFill || k == OpKind::RingAcquire || k == OpKind::RingPublish || k == OpKind::RingWait ||
+         k == OpKind::RingRelease || k == OpKind::RingLoad;
+}
+// The operand that is the ring; the counter comes after it. A fill names its tensor and the tile's place first.
+inline size_t ring_operand(const Op &op) { return op.kind == OpKind::RingFill ? op.attrs.ints("sizes").size() + 1 : 0; }
+// The ring_alloc of a ring op.
+inline Op *ring_of(const Op &op) { return op.operand(ring_operand(op))->op; }
+// Of a ring_alloc: a producer role copies and mbarriers tell. Otherwise all threads copy, and a wait is a block
+// barrier.
+inline bool has_producer(const Op &ring) { return ring.attrs.s("transport") == "mbarrier"; }
+inline bool is_block_barrier(const Op &op) {
+  return op.kind == OpKind::BlockBarrier ? op.attrs.s("scope") == "block"
+                                         : op.kind == OpKind::RingWait && !has_producer(*ring_of(op));
+}
+
+} // namespace tkc::ir
