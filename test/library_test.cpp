@@ -2,6 +2,7 @@
 // on the interpreter and, as sm_120 PTX, on the emulator, and compiled for every target that has what it needs.
 //
 // A comment "needs sm_NN" in a file names the first target that can; older ones must refuse it, with a diagnostic.
+#include "compile_kit.h"
 #include "driver/verify.h"
 #include "ir/target.h"
 #include "syntax/parse.h"
@@ -221,22 +222,16 @@ TEST_CASE("barriers between accesses to memory that is written") {
   };
   for (const Row &row : rows) {
     CAPTURE(std::string(row.body));
-    SourceManager sources;
-    Diagnostics diags(sources);
     std::string text =
         "kernel f(x: tensor<f32>[64, 64], y: inout tensor<f32>[64, 64], z: inout tensor<f32>[16, 64], n: i32) "
         "grid (1) warps 4 {\n" +
         std::string(row.body) + "\n}\n";
-    auto program = sema::Program::load(sources.add("row.tk", text), diags);
-    REQUIRE(program);
-    driver::CompileOptions o;
-    o.target = ir::find_target("sm_120");
-    auto compiled = driver::compile_kernel(*program, *program->find("f", ast::FunctionKind::Kernel), {}, o, diags);
-    std::string messages = diags.render_all();
+    auto c = compile_text(text, "f", "sm_120");
+    std::string messages = c->diags.render_all();
     INFO(messages);
-    REQUIRE(compiled);
+    REQUIRE(c->kernel);
     int barriers = 0;
-    ir::walk(compiled->function->body, [&](const ir::Op *op) { barriers += op->kind == ir::OpKind::BlockBarrier; });
+    ir::walk(c->kernel->function->body, [&](const ir::Op *op) { barriers += op->kind == ir::OpKind::BlockBarrier; });
     CHECK(barriers == row.barriers);
   }
 }

@@ -1,5 +1,6 @@
 // The pages that describe the language say what is true: src/ops/README.md is what the definitions say, and every
 // snippet of grammar/README.md compiles; those that can be verified are.
+#include "compile_kit.h"
 #include "driver/verify.h"
 #include "ir/target.h"
 #include "ops/manual.h"
@@ -10,13 +11,6 @@
 using namespace tkc;
 
 namespace {
-
-std::string read(const std::string &path) {
-  std::ifstream in(std::string(TKC_SOURCE_DIR) + "/" + path);
-  std::stringstream s;
-  s << in.rdbuf();
-  return s.str();
-}
 
 struct Snippet {
   int line = 0;
@@ -44,11 +38,11 @@ std::vector<Snippet> snippets(const std::string &page) {
 
 TEST_CASE("the manual of the ops is up to date") {
   // Rewrite it with: build/tkc ops --markdown > src/ops/README.md
-  CHECK(read("src/ops/README.md") == ops::manual());
+  CHECK(source_text("src/ops/README.md") == ops::manual());
 }
 
 TEST_CASE("every snippet of the language page compiles, and verifies if it says what it computes") {
-  std::vector<Snippet> all = snippets(read("grammar/README.md"));
+  std::vector<Snippet> all = snippets(source_text("grammar/README.md"));
   CHECK(all.size() >= 10);
   for (const Snippet &s : all) {
     CAPTURE(s.line);

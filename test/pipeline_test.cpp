@@ -1,47 +1,23 @@
 // What the compiler decides for the samples: layouts of the KDA chain, and which loops run through rings.
-#include "driver/compile.h"
+#include "compile_kit.h"
 #include "ir/op_def.h"
-#include "ir/print.h"
-#include <doctest/doctest.h>
-#include <fstream>
-#include <sstream>
+#include <map>
 
 using namespace tkc;
 
 namespace {
 
-std::string read(const std::string &path) {
-  std::ifstream in(path);
-  REQUIRE(in);
-  std::stringstream s;
-  s << in.rdbuf();
-  return s.str();
-}
-
-struct Compiled {
-  SourceManager sources;
-  Diagnostics diags{sources};
-  std::unique_ptr<sema::Program> program;
-  std::unique_ptr<driver::CompiledKernel> kernel;
-};
-
-std::unique_ptr<Compiled> compile(const std::string &sample, const std::string &target,
-                                  std::vector<std::pair<std::string, std::string>> params = {}) {
-  auto c = std::make_unique<Compiled>();
-  c->program =
-      sema::Program::load(c->sources.add(sample + ".tk", read(TKC_SOURCE_DIR "/samples/" + sample + ".tk")), c->diags);
-  INFO(c->diags.render_all());
-  REQUIRE(c->program);
-  sema::InstanceSpec spec;
-  for (auto &[name, value] : params) spec.params.emplace(name, value);
-  driver::CompileOptions options;
-  options.target = ir::find_target(target);
-  REQUIRE(options.target);
-  c->kernel = driver::compile_kernel(*c->program, *c->program->find(sample, ast::FunctionKind::Kernel), spec, options,
-                                     c->diags);
+std::unique_ptr<Compiled> compile_sample(const std::string &sample, const std::string &target) {
+  auto c = compile_text(source_text("samples/" + sample + ".tk"), sample, target);
   INFO(c->diags.render_all());
   REQUIRE(c->kernel);
   return c;
+}
+
+int64_t count(const std::string &text, const std::string &what) {
+  int64_t n = 0;
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) n++;
+  return n;
 }
 
 // The text of the aligned entry's loop that has the most products.
@@ -49,11 +25,6 @@ std::string main_loop(const std::string &ptx, const std::string &entry) {
   size_t begin = ptx.find(".visible .entry " + entry + "(");
   size_t end = ptx.find(".visible .entry", begin + 1);
   std::string text = ptx.substr(begin, end - begin), best;
-  auto count = [](const std::string &s, const std::string &what) {
-    int64_t n = 0;
-    for (size_t at = s.find(what); at != std::string::npos; at = s.find(what, at + 1)) n++;
-    return n;
-  };
   // Innermost loops: from a label to the branch back to it, without another such pair inside.
   std::map<std::string, size_t> labels;
   for (size_t at = text.find("$L__BB"); at != std::string::npos; at = text.find("$L__BB", at + 1)) {
@@ -67,12 +38,6 @@ std::string main_loop(const std::string &ptx, const std::string &entry) {
     }
   }
   return best;
-}
-
-int64_t occurrences(const std::string &text, const std::string &what) {
-  int64_t n = 0;
-  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) n++;
-  return n;
 }
 
 const ir::Op *main_for(const ir::Function &f) {
@@ -90,7 +55,7 @@ const ir::Op *main_for(const ir::Function &f) {
 } // namespace
 
 TEST_CASE("kda_chain on an H200: the state transposed in registers, an A operand for ever") {
-  auto c = compile("kda_chain", "sm_90");
+  auto c = compile_sample("kda_chain", "sm_90");
   const ir::Function &f = *c->kernel->function;
   CHECK(f.warps == 2); // 16 of the 32 columns each, all of K
   const ir::Op *loop = main_for(f);
@@ -107,13 +72,13 @@ TEST_CASE("kda_chain on an H200: the state transposed in registers, an A operand
   // kp S and qp S: 8 steps of K x 4 tiles of C each; aq r: 2 x 4; ak^T r: 2 x 16. The hand-written kernel skips two of
   // aq's, which is triangular there. Factors are read four 8x8 matrices at a time: 16 + 16 + 4 + 16, and v 2 + 2.
   std::string body = main_loop(c->kernel->code.ptx, "kda_chain");
-  CHECK(occurrences(body, "mma.sync") == 104);
-  CHECK(occurrences(body, "ldmatrix.sync.aligned.m8n8.x4") == 56); // with v, and o on its way to memory
-  CHECK(occurrences(body, "bar.sync") == 0);
+  CHECK(count(body, "mma.sync") == 104);
+  CHECK(count(body, "ldmatrix.sync.aligned.m8n8.x4") == 56); // with v, and o on its way to memory
+  CHECK(count(body, "bar.sync") == 0);
 }
 
 TEST_CASE("kda_chain on GeForce: K over warps") {
-  auto c = compile("kda_chain", "sm_120");
+  auto c = compile_sample("kda_chain", "sm_120");
   const ir::Function &f = *c->kernel->function;
   CHECK(f.warps == 4);
   const ir::Op *loop = main_for(f);
@@ -148,7 +113,7 @@ TEST_CASE("loops of the samples run through rings") {
   for (const Row &row : table) {
     CAPTURE(row.sample);
     CAPTURE(row.target);
-    auto c = compile(row.sample, row.target);
+    auto c = compile_sample(row.sample, row.target);
     std::vector<std::string> rings;
     ir::walk(c->kernel->function->body, [&](const ir::Op *op) {
       if (op->kind != ir::OpKind::RingAlloc) return;
@@ -162,23 +127,16 @@ TEST_CASE("loops of the samples run through rings") {
 
 TEST_CASE("@no_pipeline keeps a loop synchronous") {
   for (bool annotated : {false, true}) {
-    SourceManager sources;
-    Diagnostics diags(sources);
     std::string text =
         std::string("kernel f(a: tensor<bf16>[64, K], b: tensor<bf16>[K, 64], y: out tensor<f32>[64, 64]) grid "
                     "(1) warps 4 {\n  var acc = zeros<f32>[64, 64];\n  ") +
         (annotated ? "@no_pipeline " : "") +
         "for i in 0 : K step 32 { acc = mma(load(a[:, i :+ 32]), load(b[i :+ 32, :]), acc); }\n  "
         "store(y[:, :], acc);\n}\n";
-    auto program = sema::Program::load(sources.add("f.tk", text), diags);
-    INFO(diags.render_all());
-    REQUIRE(program);
-    driver::CompileOptions options;
-    options.target = ir::find_target("sm_90");
-    auto kernel = driver::compile_kernel(*program, *program->find("f", ast::FunctionKind::Kernel), {}, options, diags);
-    REQUIRE(kernel);
+    auto c = compile_text(text, "f", "sm_90");
+    REQUIRE(c->kernel);
     int64_t rings = 0;
-    ir::walk(kernel->function->body, [&](const ir::Op *op) { rings += op->kind == ir::OpKind::RingAlloc; });
+    ir::walk(c->kernel->function->body, [&](const ir::Op *op) { rings += op->kind == ir::OpKind::RingAlloc; });
     CHECK(rings == (annotated ? 0 : 1));
   }
 }

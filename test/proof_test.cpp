@@ -1,5 +1,6 @@
 // The proof of asynchronous protocols: it accepts what the compiler makes, and rejects every way to break it that these
 // tests know. A mutant that it accepts must have a reason from a closed list, and run on the emulator.
+#include "compile_kit.h"
 #include "driver/verify.h"
 #include "ir/parse.h"
 #include "ir/print.h"
@@ -63,11 +64,6 @@ std::string label(const Sample &s) {
   return out + (s.groups ? " by groups" : "");
 }
 
-std::string read_file(const std::string &path) {
-  std::ifstream in(path);
-  return std::string(std::istreambuf_iterator<char>(in), {});
-}
-
 struct Subject {
   SourceManager sources;
   Diagnostics diags{sources};
@@ -77,7 +73,7 @@ struct Subject {
   std::string problem;
 
   Subject(const Sample &s, int64_t stages) {
-    int32_t id = sources.add(s.file, read_file(fmt::format("{}/samples/{}.tk", TKC_SOURCE_DIR, s.file)));
+    int32_t id = sources.add(s.file, source_text(fmt::format("samples/{}.tk", s.file)));
     program = sema::Program::load(id, diags);
     REQUIRE(program);
     kernel = program->find(s.file, ast::FunctionKind::Kernel);

@@ -1,5 +1,6 @@
 // The tile vocabulary of ThunderKittens, name by name, and what says the same here: an op, a function of the standard
 // library or a construct of the language. Each row's snippet is compiled to PTX.
+#include "compile_kit.h"
 #include "driver/compile.h"
 #include "ir/target.h"
 #include <doctest/doctest.h>
@@ -154,17 +155,10 @@ template <size_t N> void check_rows(const Row (&rows)[N], std::set<std::string> 
     CAPTURE(std::string(row.name));
     CHECK(seen.insert(row.name).second);
     CHECK(std::string(row.snippet).find(row.ours) != std::string::npos);
-    SourceManager sources;
-    Diagnostics diags(sources);
-    auto program = sema::Program::load(sources.add("row.tk", program_text(row)), diags);
-    INFO(diags.render_all());
-    REQUIRE(program);
-    driver::CompileOptions o;
-    o.target = ir::find_target("sm_120");
-    auto compiled = driver::compile_kernel(*program, *program->find("f", ast::FunctionKind::Kernel), {}, o, diags);
-    std::string messages = diags.render_all();
+    auto c = compile_text(program_text(row), "f", "sm_120");
+    std::string messages = c->diags.render_all();
     INFO(messages);
-    CHECK(compiled);
+    CHECK(c->kernel);
   }
 }
 
