@@ -96,11 +96,9 @@ private:
   }
 
   bool side(Session &s, const std::string &text, driver::AbSide &out) {
-    auto spec = s.overrides();
-    if (!spec) return false;
-    auto kernels = s.kernels();
-    if (kernels.empty()) return false;
-    if (kernels.size() > 1) {
+    auto selected = s.select();
+    if (!selected) return false;
+    if (selected->kernels.size() > 1) {
       fmt::print(stderr, "tkc: the file has several kernels, choose one with -k\n");
       return false;
     }
@@ -111,9 +109,9 @@ private:
     }
     for (const auto &[name, value] : variant->params)
       if (!s.known_parameter(name)) return false;
-    for (const auto &[name, value] : spec->params) variant->params.emplace(name, value); // -P is for both
+    for (const auto &[name, value] : selected->spec.params) variant->params.emplace(name, value); // -P is for both
     out.program = s.program.get();
-    out.kernel = kernels[0];
+    out.kernel = selected->kernels[0];
     out.variant = std::move(*variant);
     out.diags = &s.diags;
     return true;

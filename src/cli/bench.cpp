@@ -34,11 +34,9 @@ public:
 
   int run() {
     if (!s_.load()) return kDiagnostics;
-    auto spec = s_.overrides();
-    if (!spec) return kDiagnostics;
-    auto kernels = s_.kernels();
-    if (kernels.empty()) return kDiagnostics;
-    auto settings = driver::expand_sweep(spec->params);
+    auto selected = s_.select();
+    if (!selected) return kDiagnostics;
+    auto settings = driver::expand_sweep(selected->spec.params);
     if (!settings) return print_error(settings.failed());
     chosen_ = choose_executor("gpu");
     if (chosen_.exit) return chosen_.exit;
@@ -50,7 +48,7 @@ public:
     GpuMonitor monitor(chosen_.device->info());
     MachineCard card = machine_card(chosen_.device->info(), monitor);
     bool any = false;
-    for (const ast::Function *k : kernels) {
+    for (const ast::Function *k : selected->kernels) {
       const ast::Check *check = s_.program->check_for(k->name.text, true);
       if (!check) continue;
       for (const ast::Case &c : check->cases) {
@@ -129,8 +127,12 @@ private:
   void print_sweep(const std::vector<driver::BenchRow> &rows) {
     fmt::print("{}.{}\n{}", rows[0].kernel, rows[0].name, driver::sweep_table(rows));
     std::string more;
-    if (!o_.common.arch.empty()) more += "--arch " + o_.common.arch;
-    if (o_.max_registers) more += fmt::format("{}--maxnreg {}", more.empty() ? "" : " ", o_.max_registers);
+    auto also = [&](const char *option, const std::string &value) {
+      more += fmt::format("{}{} {}", more.empty() ? "" : " ", option, value);
+    };
+    if (!o_.common.arch.empty()) also("--arch", o_.common.arch);
+    if (!o_.common.tune_for.empty()) also("--tune-for", o_.common.tune_for);
+    if (o_.max_registers) also("--maxnreg", std::to_string(o_.max_registers));
     std::string fastest = driver::fastest_command(rows, o_.common.file, more);
     if (fastest.empty()) {
       fmt::print("no configuration fits\n");

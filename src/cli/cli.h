@@ -39,6 +39,12 @@ public:
   bool load();                                   // false: errors were printed
   std::vector<const ast::Function *> kernels();  // those of -k, or all; empty after a message
   std::optional<sema::InstanceSpec> overrides(); // of -P, values as they were written; empty after a message
+  // Both of the above: what most commands begin with. Nothing after a message.
+  struct Selection {
+    std::vector<const ast::Function *> kernels;
+    sema::InstanceSpec spec;
+  };
+  std::optional<Selection> select();
   // Whether the program declares such a compile-time parameter; else there was a message.
   bool known_parameter(const std::string &name);
   void print_diagnostics();

@@ -138,16 +138,14 @@ public:
     }
     int exit = kOk;
     if (!choose_target(o_.common, nullptr, options_, exit)) return exit;
-    auto spec = s_.overrides();
-    if (!spec) return kDiagnostics;
-    auto kernels = s_.kernels();
-    if (kernels.empty()) return kDiagnostics;
+    auto selected = s_.select();
+    if (!selected) return kDiagnostics;
     set_options();
     std::vector<const ir::Function *> functions;
-    for (const ast::Function *k : kernels) {
-      if (Status made = make_dump_folder(kernels.size() > 1 ? k->name.text : ""); !made)
+    for (const ast::Function *k : selected->kernels) {
+      if (Status made = make_dump_folder(selected->kernels.size() > 1 ? k->name.text : ""); !made)
         return print_error(made.failed());
-      auto f = driver::lower_kernel(*s_.program, *k, *spec, options_, s_.diags, phases_);
+      auto f = driver::lower_kernel(*s_.program, *k, selected->spec, options_, s_.diags, phases_);
       if (!f) continue; // the errors of the others are worth knowing
       functions.push_back(f.get());
       functions_.push_back(std::move(f));

@@ -1,4 +1,5 @@
 #include "cli/crash.h"
+#include "runtime/file_io.h"
 #include "support/check.h"
 #include "support/crash_scope.h"
 #include <atomic>
@@ -79,12 +80,9 @@ std::vector<std::string> kept_names() {
 }
 
 void write_bundle(const std::string &message) {
-  const char *base = std::getenv("TMPDIR");
-  the_folder = std::string(base && *base ? base : "/tmp") + "/tkc-crash-XXXXXX";
-  if (!::mkdtemp(the_folder.data())) {
-    say("tkc: no report: cannot make the folder " + the_folder + "\n");
-    return;
-  }
+  Result<std::string> folder = make_temporary_folder("tkc-crash");
+  if (!folder) return say("tkc: no report: " + folder.error() + "\n");
+  the_folder = *folder;
   char here[4096] = "";
   if (!::getcwd(here, sizeof here - 1)) here[0] = 0;
   std::string command;

@@ -90,16 +90,14 @@ int run_tk(const Options &o) {
     return kUsage;
   Session s(o.common);
   if (!s.load()) return kDiagnostics;
-  auto kernels = s.kernels();
-  if (kernels.empty()) return kDiagnostics;
-  if (kernels.size() > 1) {
+  auto selected = s.select();
+  if (!selected) return kDiagnostics;
+  if (selected->kernels.size() > 1) {
     std::string names;
-    for (const ast::Function *k : kernels) names += " " + k->name.text;
+    for (const ast::Function *k : selected->kernels) names += " " + k->name.text;
     fmt::print(stderr, "tkc: the file has several kernels, choose one with -k:{}\n", names);
     return kUsage;
   }
-  auto spec = s.overrides();
-  if (!spec) return kDiagnostics;
   Chosen chosen = choose_executor(o.device);
   if (chosen.exit) return chosen.exit;
   driver::VerifyOptions v;
@@ -107,13 +105,13 @@ int run_tk(const Options &o) {
   if (!choose_target(o.common, chosen.device.get(), v.compile, exit)) return exit;
   v.executor = chosen.executor;
   v.device = chosen.device.get();
-  v.overrides = *spec;
+  v.overrides = selected->spec;
   v.seed = o.seed;
   v.emu.seed = o.emu_seed;
   v.limit_seconds = o.timeout;
   Progress progress;
   v.progress = [&](const std::string &name) { progress.show("running " + name); };
-  Result<driver::RunResult> r = driver::run_kernel(*s.program, *kernels[0], request, v, s.diags);
+  Result<driver::RunResult> r = driver::run_kernel(*s.program, *selected->kernels[0], request, v, s.diags);
   progress.clear();
   if (!r) return finish(chosen, s.fail(r.failed()));
   s.print_diagnostics();
@@ -129,7 +127,7 @@ int run_tk(const Options &o) {
     fmt::print("{}", c.to_string(name));
     if (!c.pass) exit = kMismatch;
   }
-  fmt::print("ran {} on the {}\n", kernels[0]->name.text, executor_text(chosen, v.compile.target));
+  fmt::print("ran {} on the {}\n", selected->kernels[0]->name.text, executor_text(chosen, v.compile.target));
   return finish(chosen, exit);
 }
 

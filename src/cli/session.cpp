@@ -91,6 +91,13 @@ std::optional<sema::InstanceSpec> Session::overrides() {
   return out;
 }
 
+std::optional<Session::Selection> Session::select() {
+  auto spec = overrides();
+  if (!spec) return std::nullopt;
+  Selection out{kernels(), std::move(*spec)};
+  return out.kernels.empty() ? std::nullopt : std::optional(std::move(out));
+}
+
 static const ir::Target *named_target(const std::string &name, int &exit) {
   const ir::Target *t = ir::find_target(name);
   if (!t) {

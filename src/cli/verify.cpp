@@ -43,10 +43,8 @@ public:
 
   int run() {
     if (!s_.load()) return kDiagnostics;
-    auto spec = s_.overrides();
-    if (!spec) return kDiagnostics;
-    auto kernels = s_.kernels();
-    if (kernels.empty()) return kDiagnostics;
+    auto selected = s_.select();
+    if (!selected) return kDiagnostics;
     chosen_ = choose_executor(o_.device);
     if (chosen_.exit) return chosen_.exit;
     driver::VerifyOptions v;
@@ -54,7 +52,7 @@ public:
     v.compile.max_registers = o_.max_registers;
     v.executor = chosen_.executor;
     v.device = chosen_.device.get();
-    v.overrides = *spec;
+    v.overrides = selected->spec;
     v.only_case = o_.only_case;
     v.seed = o_.seed;
     v.emu.seed = o_.emu_seed;
@@ -62,7 +60,7 @@ public:
     v.emu_policy = emu::find_policy(o_.emu_policy);
     v.limit_seconds = o_.timeout;
     v.progress = [&](const std::string &name) { progress_.show("verifying " + name); };
-    for (const ast::Function *k : kernels) {
+    for (const ast::Function *k : selected->kernels) {
       const ast::Check *check = s_.program->check_for(k->name.text, false);
       if (!check || stopped_) continue;
       driver::verify_kernel(*s_.program, *k, *check, v, s_.diags, [&](const driver::CaseResult &r) { add(r); });

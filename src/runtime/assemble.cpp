@@ -365,10 +365,9 @@ Result<std::pair<int, std::string>> run_program(const std::vector<std::string> &
 Result<Assembled> assemble_by_ptxas(std::string_view ptx, const AssembleOptions &o) {
   std::optional<std::string> program = find_ptxas();
   if (!program) return failure("ptxas is neither in PATH nor in /usr/local/cuda/bin");
-  const char *base = std::getenv("TMPDIR");
-  std::string folder = fmt::format("{}/tkc-XXXXXX", base && *base ? base : "/tmp");
-  if (!::mkdtemp(folder.data())) return failure("cannot make a folder `{}`: {}", folder, std::strerror(errno));
-  std::string in = folder + "/tkc.ptx", to = folder + "/tkc.cubin";
+  Result<std::string> folder = make_temporary_folder("tkc");
+  if (!folder) return folder.failed();
+  std::string in = *folder + "/tkc.ptx", to = *folder + "/tkc.cubin";
   auto attempt = [&]() -> Result<Assembled> {
     TKC_TRY(write_file(in, ptx));
     std::vector<std::string> words = {*program, "-v", "-arch=" + o.arch, in, "-o", to};
@@ -389,7 +388,7 @@ Result<Assembled> assemble_by_ptxas(std::string_view ptx, const AssembleOptions 
   Result<Assembled> out = attempt();
   ::unlink(in.c_str());
   ::unlink(to.c_str());
-  ::rmdir(folder.c_str());
+  ::rmdir(folder->c_str());
   return out;
 }
 } // namespace

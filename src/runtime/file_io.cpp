@@ -32,6 +32,14 @@ FileReader::~FileReader() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
+Result<std::string> make_temporary_folder(std::string_view name) {
+  const char *base = std::getenv("TMPDIR");
+  // mkdtemp puts what makes the name unique in the place of the six letters.
+  std::string path = fmt::format("{}/{}-XXXXXX", base && *base ? base : "/tmp", name);
+  if (!::mkdtemp(path.data())) return failure("cannot make a folder `{}`: {}", path, std::strerror(errno));
+  return path;
+}
+
 Result<FileReader> FileReader::open(const std::string &path) {
   // A path with a NUL byte would be cut short by the system call and name another file.
   if (path.empty() || path.find('\0') != std::string::npos) return failure("`{}` is not a file name", path);

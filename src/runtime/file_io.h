@@ -26,6 +26,9 @@ OutputFile text_output(std::string path, std::string_view text);
 // All or none: every file is written under a temporary name before the first is renamed.
 Status write_files(const std::vector<OutputFile> &files);
 
+// Makes a new folder in $TMPDIR (else /tmp) whose name begins with `name`; its path.
+Result<std::string> make_temporary_folder(std::string_view name);
+
 // Random access to a file that may be larger than memory.
 class FileReader {
 public:
