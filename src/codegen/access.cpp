@@ -254,7 +254,7 @@ Value *TileAccess::term(Value *position, int64_t tensor_dim) {
   return c_.b.CreateMul(wide, tensor_.strides[size_t(tensor_dim)]);
 }
 
-Value *TileAccess::index(int64_t tile_dim, int64_t reg) {
+Value *TileAccess::index(int64_t tile_dim, int64_t reg, Value *along) {
   const Dim &dim = dims_[size_t(tile_dim)];
   if (dim.gather) {
     RegLayout slice = layout_;
@@ -270,6 +270,7 @@ Value *TileAccess::index(int64_t tile_dim, int64_t reg) {
     return position_value(c_, dim.gather, (*map)[size_t(r)]);
   }
   Value *from = start(dim.tensor_dim);
+  if (along) from = c_.b.CreateAdd(from, c_.b.CreateZExt(along, from->getType()));
   auto widen = [&](Value *coord) { return c_.b.CreateZExt(coord, from->getType()); };
   if (!additive_) return c_.b.CreateAdd(from, widen(c_.coordinate(layout_, reg, tile_dim)));
   Value *at = c_.b.CreateAdd(from, widen(thread_coordinate(c_, layout_, tile_dim)));
@@ -302,21 +303,31 @@ Value *TileAccess::address(int64_t reg) {
   return k ? b.CreateGEP(element_, it->second, c_.i64(k)) : it->second;
 }
 
-Value *TileAccess::predicate(int64_t reg) {
+Value *TileAccess::check(int64_t tile_dim, int64_t reg, Value *along) {
+  const Dim &dim = dims_[size_t(tile_dim)];
+  Value *inside = nullptr;
+  if (!along) {
+    inside = inside_predicate(c_, layout_, reg, tile_dim);
+  } else if (int64_t extent = layout_.shape[size_t(tile_dim)]; extent != space_.padded(int(tile_dim))) {
+    inside = c_.b.CreateICmpULT(c_.b.CreateAdd(c_.coordinate(layout_, reg, tile_dim), along), c_.i32(extent));
+  }
+  if (!dim.checked) return inside;
+  // One unsigned comparison: a negative position is larger than every extent.
+  Value *at = index(tile_dim, reg, along);
+  Value *extent = c_.b.CreateZExt(tensor_.extents[size_t(dim.tensor_dim)], at->getType());
+  return both(c_, inside, c_.b.CreateICmpULT(at, extent));
+}
+
+Value *TileAccess::predicate(int64_t reg, Value *along) {
+  TKC_CHECK(!along || !mask_, "a masked access along a run");
   Value *p = uniform_predicate_;
   for (int64_t d = 0; d < space_.rank; d++) {
-    auto [it, fresh] = checks_.try_emplace({d, register_coordinate(layout_, reg, d)}, nullptr);
-    if (fresh) {
-      const Dim &dim = dims_[size_t(d)];
-      Value *check = inside_predicate(c_, layout_, reg, d);
-      if (dim.checked) {
-        // One unsigned comparison: a negative position is larger than every extent.
-        Value *at = index(d, reg);
-        Value *extent = c_.b.CreateZExt(tensor_.extents[size_t(dim.tensor_dim)], at->getType());
-        check = both(c_, check, c_.b.CreateICmpULT(at, extent));
-      }
-      it->second = check;
+    if (along && d == contiguous_) {
+      p = both(c_, p, check(d, reg, along));
+      continue;
     }
+    auto [it, fresh] = checks_.try_emplace({d, register_coordinate(layout_, reg, d)}, nullptr);
+    if (fresh) it->second = check(d, reg, nullptr);
     p = both(c_, p, it->second);
   }
   return mask_ ? both(c_, p, mask_reg(reg)) : p;
@@ -341,23 +352,30 @@ bool TileAccess::uniform(int64_t elements) const {
   return true;
 }
 
+// Register bits must make up the low coordinate bits, and nothing else may move within a vector.
+bool TileAccess::held_as_run(int64_t elements) const {
+  if (contiguous_ < 0 || elements > space_.padded(int(contiguous_))) return false;
+  uint32_t bit = uint32_t(elements / 2) << space_.shift[size_t(contiguous_)];
+  int holders = 0, movers = 0;
+  for (const auto *part : {&layout_.reg, &layout_.lane, &layout_.warp})
+    for (uint32_t v : *part) {
+      movers += (v & bit) != 0;
+      holders += part == &layout_.reg && v == bit;
+    }
+  return holders == 1 && movers == 1;
+}
+
+int64_t TileAccess::run_elements(int64_t most) const {
+  int64_t n = 1;
+  while (2 * n <= most && held_as_run(2 * n)) n *= 2;
+  return n;
+}
+
 int64_t TileAccess::vector_elements(int64_t max_bytes) const {
   int64_t n = 1;
-  if (contiguous_ < 0) return n;
-  int shift = space_.shift[size_t(contiguous_)];
-  for (; 2 * n * element_bytes_ <= max_bytes; n *= 2) {
-    // Register bits must make up the low coordinate bits, and nothing else may move within a vector.
-    uint32_t bit = uint32_t(n) << shift;
-    if (2 * n > space_.padded(int(contiguous_))) break;
-    int holders = 0, movers = 0;
-    for (const auto *part : {&layout_.reg, &layout_.lane, &layout_.warp})
-      for (uint32_t v : *part) {
-        movers += (v & bit) != 0;
-        holders += part == &layout_.reg && v == bit;
-      }
-    if (holders != 1 || movers != 1) break;
-    if (alignment(2 * n) < 2 * n * element_bytes_ || !uniform(2 * n)) break;
-  }
+  while (2 * n * element_bytes_ <= max_bytes && held_as_run(2 * n) && alignment(2 * n) >= 2 * n * element_bytes_ &&
+         uniform(2 * n))
+    n *= 2;
   return n;
 }
 

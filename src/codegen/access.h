@@ -80,8 +80,14 @@ public:
   // also what RegLayout::free_bits() names as held by other threads.
   std::vector<int64_t> starts(int64_t elements, bool owned = false) const;
 
-  llvm::Value *address(int64_t reg);         // ptr addrspace(1)
-  llvm::Value *predicate(int64_t reg);       // within the tensor, within the tile, and not masked; null: always
+  // How many elements (a power of two, at most `most`) from each of starts(this) on are consecutive in memory and held
+  // by one thread, whatever the alignment and the predicates.
+  int64_t run_elements(int64_t most) const;
+
+  llvm::Value *address(int64_t reg); // ptr addrspace(1)
+  // Within the tensor, within the tile, and not masked; null: always. `along` (i32): of the element so many elements
+  // after that of `reg` in its run; not for a masked access.
+  llvm::Value *predicate(int64_t reg, llvm::Value *along = nullptr);
   int64_t alignment(int64_t elements) const; // bytes
 
 private:
@@ -90,12 +96,15 @@ private:
     const ir::Value *gather = nullptr; // the index tile, else a scalar start
     bool checked = false;              // may pass the tensor's extent
   };
-  llvm::Value *index(int64_t tile_dim, int64_t reg);            // position along the tensor's dim, i32 or i64
+  // Position along the tensor's dim, i32 or i64.
+  llvm::Value *index(int64_t tile_dim, int64_t reg, llvm::Value *along = nullptr);
+  llvm::Value *check(int64_t tile_dim, int64_t reg, llvm::Value *along);
   llvm::Value *term(llvm::Value *position, int64_t tensor_dim); // position * stride, i64
   const ir::Value *index_operand(int64_t tensor_dim) const { return op_.operand(size_t(1 + tensor_dim)); }
   llvm::Value *start(int64_t tensor_dim) const { return position_value(c_, index_operand(tensor_dim)); }
   llvm::Value *mask_reg(int64_t reg) const;
   bool uniform(int64_t elements) const;
+  bool held_as_run(int64_t elements) const; // given that half as many are
 
   LowerCtx &c_;
   const ir::Op &op_;

@@ -211,7 +211,7 @@ SmemSide expand_side(const SideQuery &q, const SideShape &shape, std::span<const
   std::vector<bool> live(size_t(q.regs.num_regs()), false);
   for (int r : q.regs.live_regs()) live[size_t(r)] = true;
   std::vector<bool> stored = live;
-  if (q.reader) {
+  if (q.reader && std::find(live.begin(), live.end(), false) != live.end()) {
     // All elements of a register, over lanes and warps, form one coset; two registers touch if cosets of both spans
     // meet.
     F2Span threads(q.regs.lane);

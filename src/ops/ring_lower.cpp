@@ -57,10 +57,15 @@ public:
         access_(c, op, layout_, nullptr), tensor_(c.tensor(op.operand(0))) {}
 
   void run() {
-    int64_t n = access_.vector_elements(16);
+    int64_t n = access_.vector_elements(16), bytes = n * dtype_bytes(tensor_.dtype);
     issue_ = both(c_, owner_predicate(c_, layout_), enabled_);
-    for (int64_t start : access_.starts(n, true)) copy(start, n);
-    if (plain_) c_.plain_fills.insert(ring_);
+    if (bytes >= 4 && access_.alignment(n) >= bytes) {
+      for (int64_t start : access_.starts(n, true))
+        nvvm::cp_async(c_.b, destination(start), access_.address(start), bytes, access_.predicate(start), issue_);
+    } else {
+      plain_copies(n);
+      c_.plain_fills.insert(ring_);
+    }
   }
 
 private:
@@ -86,21 +91,39 @@ private:
     return shared_address(c_, constant, at_.slot ? c_.b.CreateAdd(thread, at_.slot) : thread);
   }
 
-  void copy(int64_t start, int64_t n) {
+  // Through registers, n elements at a time, where cp.async is too wide. A tile has thousands of such accesses: what
+  // lies in one chunk of shared memory is a loop.
+  void plain_copies(int64_t n) {
     llvm::IRBuilder<> &b = c_.b;
-    int64_t bytes = n * dtype_bytes(tensor_.dtype);
-    Value *valid = access_.predicate(start), *from = access_.address(start);
-    Value *to = destination(start);
-    if (bytes >= 4 && access_.alignment(n) >= bytes) {
-      nvvm::cp_async(b, to, from, bytes, valid, issue_);
-      return;
+    int64_t size = dtype_bytes(tensor_.dtype), run = access_.run_elements(16 / size);
+    std::vector<int64_t> starts = access_.starts(run, true);
+    if (starts.empty()) return;
+    std::vector<Value *> from, to;
+    for (int64_t start : starts) {
+      from.push_back(access_.address(start));
+      to.push_back(destination(start));
     }
-    llvm::Type *word = word_type(c_, tensor_.dtype, n);
-    int64_t count = std::max<int64_t>(1, bytes * 8 / int64_t(word->getIntegerBitWidth()));
+    llvm::BasicBlock *before = b.GetInsertBlock();
+    llvm::Function *f = before->getParent();
+    auto *body = llvm::BasicBlock::Create(b.getContext(), "copy", f);
+    auto *after = llvm::BasicBlock::Create(b.getContext(), "copy.end", f);
+    b.CreateBr(body);
+    b.SetInsertPoint(body);
+    llvm::PHINode *along = b.CreatePHI(b.getInt32Ty(), 2);
+    along->addIncoming(c_.i32(0), before);
+    llvm::Type *word = word_type(c_, tensor_.dtype, n), *element = storage_type(c_, tensor_.dtype);
     nvvm::Access global{nvvm::kGlobal, access_.alignment(n), tensor_.read_only, false};
-    std::vector<Value *> words = nvvm::ld(b, global, from, word, count, both(c_, valid, issue_));
-    nvvm::st(b, {nvvm::kShared, bytes}, to, words, issue_);
-    plain_ = true;
+    std::vector<std::vector<Value *>> words;
+    for (size_t i = 0; i < starts.size(); i++) {
+      Value *valid = both(c_, access_.predicate(starts[i], along), issue_);
+      words.push_back(nvvm::ld(b, global, b.CreateGEP(element, from[i], along), word, 1, valid));
+    }
+    for (size_t i = 0; i < starts.size(); i++)
+      nvvm::st(b, {nvvm::kShared, n * size}, b.CreateGEP(element, to[i], along), words[i], issue_);
+    Value *next = b.CreateAdd(along, c_.i32(n));
+    along->addIncoming(next, b.GetInsertBlock());
+    b.CreateCondBr(b.CreateICmpULT(next, c_.i32(run)), body, after);
+    b.SetInsertPoint(after);
   }
 
   LowerCtx &c_;
@@ -108,7 +131,6 @@ private:
   const SmemLayout &smem_;
   SharedPlace at_;
   Value *enabled_, *issue_ = nullptr;
-  bool plain_ = false;
   const RegLayout &layout_;
   TileAccess access_;
   const TensorVal &tensor_;
