@@ -189,7 +189,7 @@ TEST_CASE("the cubin has the figures of the log" * doctest::skip(!has(Assembler:
   CHECK(parse_cubin_usage({}).empty());
 }
 
-TEST_CASE("both assemblers report the same" * doctest::skip(!has(Assembler::NvJitLink) || !has(Assembler::Ptxas))) {
+TEST_CASE("both assemblers report the same where both report" * doctest::skip(!has(Assembler::NvJitLink) || !has(Assembler::Ptxas))) {
   for (int64_t limit : {0, 24}) {
     Result<Assembled> a =
         assemble(wide_kernel(), {.arch = "sm_90", .max_registers = limit, .assembler = Assembler::NvJitLink});
@@ -200,8 +200,14 @@ TEST_CASE("both assemblers report the same" * doctest::skip(!has(Assembler::NvJi
     REQUIRE(a->find("wide"));
     REQUIRE(b->find("wide"));
     CHECK(a->find("wide")->registers == b->find("wide")->registers);
-    CHECK(a->find("wide")->spill_stores == b->find("wide")->spill_stores);
-    CHECK(a->find("wide")->spill_loads == b->find("wide")->spill_loads);
+    // Some versions of nvJitLink log no spills; where there is a stack they are then not known.
+    if (a->find("wide")->spill_stores >= 0 || a->find("wide")->stack == 0) {
+      CHECK(a->find("wide")->spill_stores == b->find("wide")->spill_stores);
+      CHECK(a->find("wide")->spill_loads == b->find("wide")->spill_loads);
+    } else {
+      CHECK(a->find("wide")->spill_stores == -1);
+      CHECK(a->find("wide")->spill_loads == -1);
+    }
     CHECK(a->find("wide")->stack == b->find("wide")->stack);
   }
 }
