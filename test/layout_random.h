@@ -80,6 +80,7 @@ inline std::vector<RegLayout> natural_layouts(Random &rng, const std::vector<int
       for (Role role : {Role::A, Role::B, Role::C}) {
         WarpTiling t{rng.chance(50) ? warps : 1, 1, 1, rng.chance(30)};
         t.warps_n = warps / t.warps_m;
+        if (rng.chance(40)) t.wide_n = rng.below(4), t.wide_k = rng.below(4);
         all.push_back(mma_operand_layout(m, role, shape, t, rng.chance(50)));
       }
   }

@@ -433,6 +433,32 @@ TEST_CASE("matrix fragments are those of the PTX manual") {
     }
 }
 
+TEST_CASE("a wide product holds neighbours in one lane, on whose order its operands agree") {
+  const MmaShape &mma = *find_mma_shape("m16n8k16", DType::BF16);
+  auto neighbours = [](const RegLayout &l, uint32_t step) { // along the dim of this element step, in registers
+    int64_t n = 1;
+    while (std::find(l.reg.begin(), l.reg.end(), step * uint32_t(n)) != l.reg.end()) n *= 2;
+    return n;
+  };
+  for (bool transposed : {false, true}) {
+    WarpTiling plain{1, 1, 1}, wide{1, 1, 1, false, 3, 3};
+    auto layout = [&](Role r, std::vector<int64_t> shape, const WarpTiling &t) {
+      return mma_operand_layout(mma, r, std::move(shape), t, transposed);
+    };
+    CHECK(neighbours(layout(Role::A, {64, 64}, plain), 1) == 2);
+    CHECK(neighbours(layout(Role::A, {64, 64}, wide), 1) == 8);
+    CHECK(neighbours(layout(Role::B, {64, 64}, plain), 64) == 2);
+    CHECK(neighbours(layout(Role::B, {64, 64}, wide), 64) == 8);
+    CHECK(neighbours(layout(Role::C, {64, 64}, plain), 1) == (transposed ? 1 : 2));
+    CHECK(neighbours(layout(Role::C, {64, 64}, wide), 1) == 8);
+    // As many as there are registers for.
+    CHECK(neighbours(layout(Role::A, {64, 16}, wide), 1) == 4);
+    // A and B hold the same terms in the same lanes and, tile by tile, registers.
+    RegLayout a = layout(Role::A, {16, 64}, wide), b = layout(Role::B, {64, 16}, wide);
+    for (size_t i = 0; i < lane_bits; i++) CHECK((a.lane[i] & 63) == b.lane[i] >> 4);
+  }
+}
+
 TEST_CASE("the steps of a product add every term exactly once") {
   Random rng(5);
   for (int round = 0; round < 400; round++) {
@@ -445,6 +471,7 @@ TEST_CASE("the steps of a product add every term exactly once") {
     int64_t m = extent(transposed ? mma.n : mma.m), n = extent(transposed ? mma.m : mma.n), k = extent(mma.k);
     WarpTiling tiling{int64_t(1) << rng.below(3), int64_t(1) << rng.below(2), int64_t(1) << rng.below(2),
                       rng.chance(50)};
+    if (rng.chance(50)) tiling.wide_n = rng.below(4), tiling.wide_k = rng.below(4);
     RegLayout a = mma_operand_layout(mma, Role::A, {m, k}, tiling, transposed);
     RegLayout b = mma_operand_layout(mma, Role::B, {k, n}, tiling, transposed);
     RegLayout c = mma_operand_layout(mma, Role::C, {m, n}, tiling, transposed);

@@ -198,6 +198,7 @@ TEST_CASE("products of every kind, plain and transposed, over warps, with ragged
       bool transposed = round & 1;
       WarpTiling tiling{int64_t(1) << rng.below(2), int64_t(1) << rng.below(2), int64_t(1) << rng.below(2),
                         rng.chance(30)};
+      if (rng.chance(50)) tiling.wide_n = rng.below(4), tiling.wide_k = rng.below(4);
       int64_t whole = m.acc == DType::F64 && tiling.warps() == 1 ? 32 : 64; // so that one warp has the registers
       int64_t M = round < 2 ? whole : 1 + rng.below(70), N = round < 2 ? 32 : 1 + rng.below(50),
               K = round < 2 ? whole : 1 + rng.below(80);
@@ -221,6 +222,7 @@ TEST_CASE("products of every kind, plain and transposed, over warps, with ragged
       op->attrs.set("tiling", Ints{tiling.warps_m, tiling.warps_n, tiling.warps_k});
       op->attrs.set("transposed", int64_t(transposed));
       op->attrs.set("interleave", int64_t(tiling.interleave));
+      op->attrs.set("wide", Ints{tiling.wide_n, tiling.wide_k});
       k.laid(op->result(), mma_operand_layout(*shape, Role::C, {M, N}, tiling, transposed));
       k.with_scratch(op, ops::mma_scratch(*op));
       k.store(k.out(m.acc, {M, N}), {0, 0}, op->result());

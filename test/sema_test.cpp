@@ -1,3 +1,5 @@
+// Operators are tested without the parentheses that compilers ask for.
+#pragma GCC diagnostic ignored "-Wparentheses"
 // Sema's interface: programs, instances, cases, host functions. What each construct becomes is in test/golden/sema,
 // what is wrong with a program in test/golden/diagnostics.
 #include "ir/print.h"

@@ -114,10 +114,10 @@ Value *LowerCtx::linear(std::span<const uint32_t> lane_bases, std::span<const ui
 }
 
 void LowerCtx::role_barrier() {
-  if (role_barrier_ == 0)
-    nvvm::bar_sync(b, 0);
-  else if (role_warps_ == 1)
+  if (role_warps_ == 1)
     nvvm::bar_warp_sync(b);
+  else if (role_barrier_ == 0)
+    nvvm::bar_sync(b, 0);
   else
     nvvm::bar_sync(b, role_barrier_, role_warps_ * 32);
 }

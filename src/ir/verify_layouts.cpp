@@ -1,4 +1,5 @@
 // Layouts: absent before laid_out, consistent from then on.
+#include "ir/product.h"
 #include "ir/verify_rules.h"
 #include "layout/convert.h"
 #include "layout/fragments.h"
@@ -148,7 +149,7 @@ private:
     DType dtype = op.operand(transposed ? 1 : 0)->type.dtype;
     const MmaShape *shape = find_mma_shape(name, dtype == DType::F32 ? DType::TF32 : dtype);
     if (!shape) return faults_.add(op, "there is no instruction {} of {}", name, dtype_name(dtype));
-    WarpTiling tiling{t[0], t[1], t[2], op.attrs.i_or("interleave", 0) != 0};
+    WarpTiling tiling = warp_tiling(op);
     auto operand = [&](const Value *v, Role role, const char *what) {
       RegLayout want = mma_operand_layout(*shape, role, v->type.shape, tiling, transposed);
       if (!same_lanes(*v->layout, want) || !register_map(*v->layout, want))

@@ -205,6 +205,31 @@ std::array<MmaDim, 2> operand_dims(Role role) {
 int64_t warps_along(const WarpTiling &t, MmaDim tile_dim) {
   return tile_dim == MmaDim::M ? t.warps_m : tile_dim == MmaDim::N ? t.warps_n : t.warps_k;
 }
+
+// Which bit of a tile's coordinate stands for each bit of the instruction's (fragment bits, then those of tiles and
+// warps): the identity, or for a wide dim first bits that registers hold, then the lanes', then the registers' others.
+std::vector<int> coordinate_bits(const MmaShape &mma, MmaDim dim, const DimSplit &split, int64_t wide) {
+  std::vector<int> bits(size_t(split.bits));
+  for (int i = 0; i < split.bits; i++) bits[size_t(i)] = i;
+  const Fragment &f = dim == MmaDim::K ? mma.a : mma.c;
+  if (wide == 0 || split.interleave || 1 << split.fragment < mma.extent(dim)) return bits;
+  std::vector<int> regs, lanes;
+  for (int b = 0; b < split.fragment; b++) {
+    bool lane = std::any_of(f.lane.begin(), f.lane.end(), [&](FragBit x) { return x.dim == dim && x.bit == b; });
+    (lane ? lanes : regs).push_back(b);
+  }
+  for (int t = 0; t < split.tiles; t++) regs.push_back(split.tile_bit(t));
+  int at = 0;
+  auto place = [&](int bit) { bits[size_t(bit)] = at++; };
+  size_t neighbours = std::min(size_t(wide), regs.size());
+  for (size_t i = 0; i < neighbours; i++) place(regs[i]);
+  for (int b : lanes) place(b);
+  for (size_t i = neighbours; i < regs.size(); i++) place(regs[i]);
+  return bits;
+}
+int64_t wide_along(const WarpTiling &t, MmaDim tile_dim) {
+  return tile_dim == MmaDim::N ? t.wide_n : tile_dim == MmaDim::K ? t.wide_k : 0;
+}
 } // namespace
 
 RegLayout mma_operand_layout(const MmaShape &mma, Role role, std::vector<int64_t> shape, const WarpTiling &tiling,
@@ -213,9 +238,16 @@ RegLayout mma_operand_layout(const MmaShape &mma, Role role, std::vector<int64_t
   RegLayout out{std::move(shape), {}, {}, {}};
   TileSpace s = out.space();
   auto dims = operand_dims(role);
+  std::array<DimSplit, 2> split;
+  std::array<std::vector<int>, 2> bits;
+  for (size_t i = 0; i < 2; i++) {
+    MmaDim of = instruction_dim(dims[i], transposed);
+    split[i] = split_dim(out.shape[i], mma.extent(of), warps_along(tiling, dims[i]), tiling.interleave);
+    bits[i] = coordinate_bits(mma, of, split[i], wide_along(tiling, dims[i]));
+  }
   auto vector = [&](MmaDim d, int bit) { // of a tile dim; zero if the tile has no such bit
     for (size_t i = 0; i < 2; i++)
-      if (dims[i] == d && bit < s.log2[i]) return 1u << (s.shift[i] + bit);
+      if (dims[i] == d && bit < s.log2[i]) return 1u << (s.shift[i] + bits[i][size_t(bit)]);
     return 0u;
   };
   const Fragment &fragment = mma.fragment(instruction_role(role, transposed));
@@ -224,10 +256,6 @@ RegLayout mma_operand_layout(const MmaShape &mma, Role role, std::vector<int64_t
     if (uint32_t v = vector(instruction_dim(b.dim, transposed), b.bit)) out.reg.push_back(v);
   }
   for (FragBit b : fragment.lane) out.lane.push_back(vector(instruction_dim(b.dim, transposed), b.bit));
-  std::array<DimSplit, 2> split;
-  for (size_t i = 0; i < 2; i++)
-    split[i] = split_dim(out.shape[i], mma.extent(instruction_dim(dims[i], transposed)), warps_along(tiling, dims[i]),
-                         tiling.interleave);
   for (size_t i : {size_t(1), size_t(0)})
     for (int t = 0; t < split[i].tiles; t++) out.reg.push_back(vector(dims[i], split[i].tile_bit(t)));
   for (MmaDim d : {MmaDim::N, MmaDim::M, MmaDim::K}) {
@@ -253,16 +281,26 @@ MmaSteps mma_steps(const MmaShape &mma, int64_t m, int64_t n, int64_t k, const W
   // Per instruction dim.
   std::array<int64_t, 3> extent = {m, n, k};
   std::array<int64_t, 3> warps = {tiling.warps_m, tiling.warps_n, tiling.warps_k};
-  if (transposed) std::swap(extent[0], extent[1]), std::swap(warps[0], warps[1]);
+  std::array<int64_t, 3> wide = {0, tiling.wide_n, tiling.wide_k};
+  if (transposed) std::swap(extent[0], extent[1]), std::swap(warps[0], warps[1]), std::swap(wide[0], wide[1]);
   std::array<DimSplit, 3> split;
+  std::array<std::vector<int>, 3> bits;
+  // The tile's coordinate of an instruction's.
+  auto coordinate = [&](size_t d, uint32_t x) {
+    uint32_t out = 0;
+    for (size_t i = 0; i < 32; i++)
+      if (x >> i & 1) out |= 1u << (i < bits[d].size() ? size_t(bits[d][i]) : i);
+    return out;
+  };
   std::array<std::vector<uint32_t>, 3> starts; // of the live tiles of a warp
   for (size_t d = 0; d < 3; d++) {
     split[d] = split_dim(extent[d], mma.extent(MmaDim(d)), warps[d], tiling.interleave);
+    bits[d] = coordinate_bits(mma, MmaDim(d), split[d], wide[d]);
     for (int t = 0; t < 1 << split[d].tiles; t++) {
       uint32_t start = 0;
       for (int i = 0; i < split[d].tiles; i++)
         if (t >> i & 1) start |= 1u << split[d].tile_bit(i);
-      if (start < extent[d]) starts[d].push_back(start);
+      if (coordinate(d, start) < extent[d]) starts[d].push_back(start);
     }
   }
   // Register of element e of an instruction operand whose tile starts at `start` (by instruction dim).
@@ -278,8 +316,8 @@ MmaSteps mma_steps(const MmaShape &mma, int64_t m, int64_t n, int64_t k, const W
     std::array<int64_t, 2> coord;
     for (size_t i = 0; i < 2; i++) {
       auto d = size_t(instruction_dim(dims[i], transposed));
-      if (at[d] >= extent[d]) return -1;
-      coord[i] = at[d];
+      coord[i] = coordinate(d, at[d]);
+      if (coord[i] >= extent[d]) return -1;
     }
     auto reg = regs[size_t(role)].solve(tiles[size_t(role)]->space().element(coord));
     TKC_CHECK(reg.has_value(), "mma_steps: element not in a register of lane 0: {}", tiles[size_t(role)]->to_string());

@@ -46,9 +46,14 @@ const MmaShape *find_mma_shape(std::string_view name, DType t);
 // is computed transposed. A warp owns one contiguous sub-tile of each dim, the usual choice; `interleave` deals the
 // instruction-sized slices of each dim out to the warps in turn instead, which balances extents that are not powers of
 // two (192 rows over 4 warps: 48 rows each instead of 64, 64, 64, 0).
+//   A product may number the columns of C, and the terms of its sums, in any order on which its operands agree.
+// `wide_n` and `wide_k` are log2 of how many neighbours a lane holds along the tile's N (in C) and K (in A and B), as
+// far as the registers of a warp's sub-tile go: 8 neighbours of 16 bits are one access of 16 bytes, where the
+// instruction's own order gives 2. Zero: that order. Without effect where `interleave` is set.
 struct WarpTiling {
   int64_t warps_m = 1, warps_n = 1, warps_k = 1;
   bool interleave = false;
+  int64_t wide_n = 0, wide_k = 0;
   int64_t warps() const { return warps_m * warps_n * warps_k; }
   bool operator==(const WarpTiling &) const = default;
 };

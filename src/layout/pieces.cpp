@@ -1,5 +1,6 @@
 #include "layout/pieces.h"
 #include <algorithm>
+#include <bit>
 
 namespace tkc {
 
@@ -81,6 +82,17 @@ std::optional<RegLayout> whole_layout(const RegLayout &part, const std::vector<i
       whole.reg.push_back(uint32_t(1) << (large.shift[size_t(d)] + bit));
   auto back = part_layout(whole, starts, part.shape);
   return back && *back == part ? std::optional(std::move(whole)) : std::nullopt;
+}
+
+bool bit_by_bit(const RegLayout &l, int axis) {
+  uint32_t mask = l.space().mask(axis), seen = 0;
+  for (const auto *part : {&l.reg, &l.lane, &l.warp})
+    for (uint32_t v : *part) {
+      if (!(v & mask)) continue;
+      if (!std::has_single_bit(v) || seen & v) return false;
+      seen |= v;
+    }
+  return true; // a valid layout holds every bit
 }
 
 } // namespace tkc

@@ -1,4 +1,5 @@
-// Layouts of parts of tiles: what slice, insert and concat need so that a part's registers are registers of the whole.
+// Layouts of parts of tiles: what slice, insert and concat need so that a part's registers are registers of the whole,
+// and scans along an axis.
 #pragma once
 #include "layout/reg_layout.h"
 
@@ -11,6 +12,9 @@ bool in_registers_only(const RegLayout &l, const std::vector<bool> &dims);
 // The layout of a tile of another shape that differs from `whole` only in extents of `dims`, which are held in
 // registers there and here.
 RegLayout with_register_axes(const RegLayout &whole, const std::vector<int64_t> &shape, const std::vector<bool> &dims);
+
+// Every bit of the axis' coordinate is a vector of its own: what a scan goes through one by one.
+bool bit_by_bit(const RegLayout &l, int axis);
 
 // Of the part that begins at `starts`, taken out of `whole` without moving data; nullopt if other threads hold it.
 std::optional<RegLayout> part_layout(const RegLayout &whole, const std::vector<int64_t> &starts,

@@ -99,8 +99,8 @@ std::optional<int> tma_mode(const SmemLayout &layout) {
   return std::nullopt;
 }
 
-SmemChoice choose_smem(const std::vector<int64_t> &shape, int64_t elem_bytes, std::span<const SmemUse> uses,
-                       SmemForm form, const LayoutFeatures &features, std::span<const int> order) {
+SmemLayout choose_smem_layout(const std::vector<int64_t> &shape, int64_t elem_bytes, std::span<const SmemUse> uses,
+                              SmemForm form, const LayoutFeatures &features, std::span<const int> order) {
   bool free_of_conflicts = false; // of the layout last costed
   auto cost = [&](const SmemLayout &l) {
     double sum = 0;
@@ -119,19 +119,19 @@ SmemChoice choose_smem(const std::vector<int64_t> &shape, int64_t elem_bytes, st
     if (order[i] != int(shape.size() - 1 - i)) break;
     row_major = i + 1 == order.size();
   }
-  SmemChoice best{plain_smem(shape, elem_bytes, form == SmemForm::Tma ? std::span<const int>() : order)};
-  if (form == SmemForm::Tma) best.layout.alignment = 128;
-  double best_cost = cost(best.layout);
+  SmemLayout best = plain_smem(shape, elem_bytes, form == SmemForm::Tma ? std::span<const int>() : order);
+  if (form == SmemForm::Tma) best.alignment = 128;
+  double best_cost = cost(best);
   bool done = free_of_conflicts; // a swizzle changes nothing but conflicts
   auto offer = [&](const SmemLayout &l) {
     double c = cost(l);
     if (c >= best_cost) return false;
-    best.layout = l;
+    best = l;
     best_cost = c;
     done = free_of_conflicts;
     return true;
   };
-  SmemLayout plain = best.layout;
+  SmemLayout plain = best;
   if (form == SmemForm::Tma || row_major)
     for (int swizzle : {32, 64, 128})
       if (auto l = done ? std::nullopt : tma_swizzle(shape, elem_bytes, swizzle)) {
@@ -148,7 +148,7 @@ SmemChoice choose_smem(const std::vector<int64_t> &shape, int64_t elem_bytes, st
       for (size_t b = 0; b < plain.bases.size() && !done; b++) {
         if (plain.bases[b] < 128) continue;
         for (uint32_t x = 0; x < 8; x++) {
-          SmemLayout l = best.layout;
+          SmemLayout l = best;
           if (l.bases[b] == (plain.bases[b] ^ x << 4)) continue;
           l.bases[b] = plain.bases[b] ^ x << 4;
           l.alignment = 16;
@@ -157,6 +157,12 @@ SmemChoice choose_smem(const std::vector<int64_t> &shape, int64_t elem_bytes, st
       }
     }
   }
+  return best;
+}
+
+SmemChoice choose_smem(const std::vector<int64_t> &shape, int64_t elem_bytes, std::span<const SmemUse> uses,
+                       SmemForm form, const LayoutFeatures &features, std::span<const int> order) {
+  SmemChoice best{choose_smem_layout(shape, elem_bytes, uses, form, features, order)};
   if (!uses.empty()) best.layout.bytes = 0;
   for (const SmemUse &u : uses) {
     SmemSide side =

@@ -121,5 +121,8 @@ struct SmemChoice {
 // modes. `order` as in plain_smem (ignored by Tma). `bytes` covers what the uses touch.
 SmemChoice choose_smem(const std::vector<int64_t> &shape, int64_t elem_bytes, std::span<const SmemUse> uses,
                        SmemForm form, const LayoutFeatures &features, std::span<const int> order = {});
+// The layout alone, for costs; `bytes` is that of the whole tile.
+SmemLayout choose_smem_layout(const std::vector<int64_t> &shape, int64_t elem_bytes, std::span<const SmemUse> uses,
+                              SmemForm form, const LayoutFeatures &features, std::span<const int> order = {});
 
 } // namespace tkc

@@ -255,9 +255,11 @@ void multiply_adds(LowerCtx &c, const Op &op) {
 } // namespace
 
 // Products marked `with_previous` (passes/pair_products.cpp) are emitted together with the one before, step by step
-// along k: independent instructions between dependent ones hide their latency.
+// along k: independent instructions between dependent ones hide their latency. A barrier that came between ends a group.
 void lower_Mma(LowerCtx &c, const Op &op) {
-  if (op.attrs.i_or("with_previous", 0)) return; // done with the first of its group
+  int64_t at = position(&op);
+  if (op.attrs.i_or("with_previous", 0) && at > 0 && op.block->ops[size_t(at - 1)]->kind == OpKind::Mma)
+    return; // done with the first of its group
   bool ieee = op.attrs.has("precision") && op.attrs.s("precision") == "ieee" && op.operand(0)->type.dtype == DType::F32;
   if (ieee || op.attrs.s("shape") == "fma") {
     multiply_adds(c, op);
@@ -265,7 +267,7 @@ void lower_Mma(LowerCtx &c, const Op &op) {
   }
   std::deque<TensorProduct> group;
   const std::vector<Op *> &ops = op.block->ops;
-  for (auto i = size_t(position(&op)); i < ops.size(); i++) {
+  for (auto i = size_t(at); i < ops.size(); i++) {
     if (ops[i] != &op && !(ops[i]->kind == OpKind::Mma && ops[i]->attrs.i_or("with_previous", 0))) break;
     auto plan = mma_plan(*ops[i]);
     TKC_CHECK(plan.has_value(), "mma of {} with shape {}", dtype_name(op.operand(0)->type.dtype), op.attrs.s("shape"));

@@ -1,4 +1,6 @@
 #include "ops/scratch.h"
+#include "ir/product.h"
+#include "layout/pieces.h"
 #include "support/check.h"
 #include <algorithm>
 #include <bit>
@@ -54,24 +56,16 @@ int64_t reduce_scratch(const Op &op) {
 }
 
 std::optional<std::vector<ScanBit>> scan_bits(const RegLayout &l, int64_t axis) {
+  if (!bit_by_bit(l, int(axis))) return std::nullopt;
   TileSpace s = l.space();
   uint32_t mask = s.mask(int(axis));
-  std::vector<std::optional<ScanBit>> found(size_t(s.log2[size_t(axis)]));
+  std::vector<ScanBit> found(size_t(s.log2[size_t(axis)]));
   auto visit = [&](const std::vector<uint32_t> &part, ScanBit::Kind kind) {
-    for (size_t i = 0; i < part.size(); i++) {
-      if (!(part[i] & mask)) continue;
-      if (!std::has_single_bit(part[i])) return false;
-      auto &slot = found[size_t(std::countr_zero(part[i]) - s.shift[size_t(axis)])];
-      if (slot) return false;
-      slot = ScanBit{kind, int(i)};
-    }
-    return true;
+    for (size_t i = 0; i < part.size(); i++)
+      if (part[i] & mask) found[size_t(std::countr_zero(part[i]) - s.shift[size_t(axis)])] = ScanBit{kind, int(i)};
   };
-  if (!visit(l.reg, ScanBit::Register) || !visit(l.lane, ScanBit::Lane) || !visit(l.warp, ScanBit::Warp))
-    return std::nullopt;
-  std::vector<ScanBit> out;
-  for (const auto &b : found) out.push_back(*b); // a valid layout holds every bit
-  return out;
+  visit(l.reg, ScanBit::Register), visit(l.lane, ScanBit::Lane), visit(l.warp, ScanBit::Warp);
+  return found;
 }
 
 std::vector<ScanExchange> scan_exchanges(const RegLayout &l, const std::vector<ScanBit> &bits) {
@@ -117,8 +111,7 @@ std::optional<MmaPlan> mma_plan(const Op &op) {
   plan.b_type = plan.transposed ? ta : tb;
   plan.shape = find_mma_shape(op.attrs.s("shape"), plan.a_type);
   if (!plan.shape) return std::nullopt;
-  const std::vector<int64_t> &t = op.attrs.ints("tiling");
-  WarpTiling tiling{t[0], t[1], t[2], op.attrs.i_or("interleave", 0) != 0};
+  WarpTiling tiling = ir::warp_tiling(op);
   int64_t m = a->type.shape[0], k = a->type.shape[1], n = b->type.shape[1];
   plan.steps = mma_steps(*plan.shape, m, n, k, tiling, plan.transposed, *a->layout, *b->layout, *c->layout);
   if (plan.steps.k_warp_mask)

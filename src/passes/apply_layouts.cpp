@@ -4,7 +4,8 @@
 //                                 %p = mma %a2, %b2 {shape = "m16n8k16", tiling = [2, 2, 1], transposed = 0} layout(..)
 //
 // A conversion stands right after the definition of its value, so that what a loop does not change is converted outside
-// it, and equal conversions of one value are shared. Values that cost nothing to make are made again instead.
+// it, and equal conversions of one value are shared; one that differs from another only in the order of registers comes
+// from that one. Values that cost nothing to make are made again instead.
 #include "ir/builder.h"
 #include "passes/layout_choice.h"
 
@@ -36,6 +37,8 @@ void apply_layouts(ir::Function &f, const LayoutDecision &d) {
     product->attrs.set("shape", std::string(c.shape ? c.shape->name : "fma"));
     product->attrs.set("tiling", std::vector<int64_t>{c.tiling.warps_m, c.tiling.warps_n, c.tiling.warps_k});
     product->attrs.set("transposed", int64_t(c.transposed));
+    if (c.tiling.wide_n || c.tiling.wide_k)
+      product->attrs.set("wide", std::vector<int64_t>{c.tiling.wide_n, c.tiling.wide_k});
   }
   for (const StagedLoad &s : d.plan.staged) {
     Value *v = s.op->result();
@@ -56,6 +59,12 @@ void apply_layouts(ir::Function &f, const LayoutDecision &d) {
     auto it = shared.find(key);
     if (it == shared.end()) {
       Op *convert = f.new_op(OpKind::ConvertLayout, c.op->loc);
+      if (!register_map(*v->layout, c.to))
+        for (const auto &[other, converted] : shared)
+          if (other.first == v && register_map(*converted->layout, c.to)) {
+            v = converted;
+            break;
+          }
       convert->operands = {v};
       Value *r = f.new_value(v->type, v->name);
       r->op = convert;

@@ -11,7 +11,9 @@
 #include "layout/convert.h"
 #include "layout/fragments.h"
 #include "layout/reg_layout.h"
+#include "layout/smem_layout.h"
 #include <map>
+#include <set>
 #include <tuple>
 #include <unordered_map>
 
@@ -22,8 +24,8 @@ struct MmaConfig {
   WarpTiling tiling;
   bool transposed = false;
   bool operator==(const MmaConfig &) const = default;
-  std::tuple<const MmaShape *, int64_t, int64_t, int64_t, bool> key() const {
-    return {shape, tiling.warps_m, tiling.warps_n, tiling.warps_k, transposed};
+  std::tuple<const MmaShape *, int64_t, int64_t, int64_t, int64_t, int64_t, bool> key() const {
+    return {shape, tiling.warps_m, tiling.warps_n, tiling.warps_k, tiling.wide_n, tiling.wide_k, transposed};
   }
 };
 
@@ -32,6 +34,7 @@ struct LayoutVariables {
   int64_t warps = 4;
   std::map<const ir::Op *, MmaConfig> products;
   std::map<const ir::Value *, RegLayout> carried; // loop arguments whose layout is forced
+  std::set<const ir::Op *> in_place;              // scans in the layout that their users want, not in scan_layout()
 };
 
 struct Conversion {
@@ -52,6 +55,7 @@ struct LayoutPlan {
   std::vector<StagedLoad> staged;
   std::map<const ir::Value *, RegLayout> yielded; // per loop argument: the layout that the yielded value had
   double cycles = 0;                              // of one block
+  double slots = 0;                               // of issue and of shared memory's pipe, however they overlap
   std::string problem;                            // not empty: no legal layout; says why
   SourceLoc problem_at;                           // of the op
 };
@@ -79,10 +83,12 @@ public:
   Work pointwise(const ir::Op &op, const RegLayout &l) const;
   Work access(const ir::Op &op, const RegLayout &l, DType t, bool store); // load, store, atomic
   // The conversion of a loaded tile. Where it goes through shared memory, the load itself writes there by asynchronous
-  // copies, and only the read is left.
-  Work staged(const RegLayout &coalesced, const RegLayout &to, DType t);
+  // copies, and only the read is left: in a loop (`ring`) of rows in chunks of 16 bytes, which is what such copies
+  // write.
+  Work staged(const RegLayout &coalesced, const RegLayout &to, DType t, bool ring);
   bool through_shared(const RegLayout &from, const RegLayout &to, DType t);
   Work reduce(const ir::Op &op, const RegLayout &operand) const;
+  Work scan(const ir::Op &op, const RegLayout &l) const; // in this layout, of which the axis must be bit_by_bit()
   // A product and the layouts of its operands and result, which follow from the configuration.
   struct Product {
     RegLayout a, b, acc;
@@ -95,6 +101,7 @@ public:
   int64_t vector_elements(const ir::Op &op, DType t) const; // elements of the widest access of a blocked layout
 
 private:
+  const SmemCost &ring_read(const RegLayout &to, int64_t bytes);
   Work product_work(const ir::Op &op, const MmaConfig &c, const RegLayout &a, const RegLayout &b,
                     const RegLayout &acc) const;
   Work access_work(const ir::Op &op, const RegLayout &l, DType t, bool store) const;
@@ -107,6 +114,7 @@ private:
   // The search asks for the same again and again.
   std::map<std::pair<const ir::Op *, decltype(MmaConfig().key())>, Product> products_;
   std::map<const ir::Op *, std::unordered_map<RegLayout, Work>> accesses_;
+  std::map<int64_t, std::unordered_map<RegLayout, SmemCost>> ring_reads_; // by bytes of an element
 };
 
 // Elements of the widest access of at most `max_bytes` along the innermost dim, from what is known of the tile's place.

@@ -157,13 +157,29 @@ Work LayoutCost::access_work(const Op &op, const RegLayout &l, DType t, bool sto
   return {.serial = count * 4, .issue = count * 4 * per_core(), .global = sectors * double(warps_) * 0.5};
 }
 
-Work LayoutCost::staged(const RegLayout &coalesced, const RegLayout &to, DType t) {
+const SmemCost &LayoutCost::ring_read(const RegLayout &to, int64_t bytes) {
+  auto [it, fresh] = ring_reads_[bytes].try_emplace(to);
+  if (fresh) {
+    LayoutFeatures features = ir::layout_features(target_);
+    SmemUse use{false, to, 1};
+    it->second =
+        smem_load_cost(to, choose_smem_layout(to.shape, bytes, {&use, 1}, SmemForm::Swizzle, features), features);
+  }
+  return it->second;
+}
+
+Work LayoutCost::staged(const RegLayout &coalesced, const RegLayout &to, DType t, bool ring) {
   if (coalesced == to) return {};
   const ConversionPlan &plan = planner_.plan(coalesced, to, dtype_bytes(t) * 8);
   if (plan.kind != ConvertKind::Shared) return conversion(coalesced, to, t);
   const SmemSide &load = plan.shared.load;
   double slots = double(load.accesses.size()) + double(load.packs) * costs_.pack;
   double wavefronts = double(load.wavefronts) * costs_.wavefront;
+  if (ring) {
+    const SmemCost &read = ring_read(to, dtype_bytes(t));
+    slots = double(read.accesses) * (read.width < 4 ? 1 + costs_.pack : 1);
+    wavefronts = double(read.wavefronts) * costs_.wavefront;
+  }
   // The copy writes rows of 16 bytes a lane: its wavefronts are those of the bytes.
   double written = double(coalesced.num_regs() * dtype_bytes(t)) * 32 / 128 * costs_.wavefront;
   // Its address does not depend on the loop's values, so the read is issued early enough to hide its latency.
@@ -183,6 +199,37 @@ Work LayoutCost::reduce(const Op &op, const RegLayout &operand) const {
          .issue = (regs + shuffles * 2) * per_core(),
          .shared = shuffles * costs_.shuffle * double(warps_)};
   if (m.warp) w += exchange(int64_t(results), int64_t(1) << __builtin_popcount(m.warp));
+  return w;
+}
+
+// Bit by bit of the coordinate, as ops/scan_lower.cpp goes: a register bit is an addition for half of the elements and
+// halves the totals; a lane bit a shuffle, a selection and an addition for each total, and an addition for every
+// element; warp bits an exchange of totals.
+Work LayoutCost::scan(const ir::Op &op, const RegLayout &l) const {
+  TileSpace s = l.space();
+  auto axis = size_t(op.attrs.i("axis"));
+  auto holds = [&](const std::vector<uint32_t> &part, int bit) {
+    return std::find(part.begin(), part.end(), 1u << (s.shift[axis] + bit)) != part.end();
+  };
+  auto elements = double(l.num_regs()), totals = elements;
+  double slots = 0, shuffles = 0, steps = 0;
+  int64_t sharers = 1;
+  for (int bit = 0; bit < s.log2[axis]; bit++) {
+    if (holds(l.reg, bit)) {
+      totals /= 2;
+      slots += elements / 2 + totals;
+    } else if (holds(l.lane, bit)) {
+      slots += 3 * totals + elements;
+      shuffles += totals;
+      steps++;
+    } else {
+      sharers *= 2;
+    }
+  }
+  Work w{.serial = slots + steps * costs_.shuffle_latency,
+         .issue = slots * per_core(),
+         .shared = shuffles * costs_.shuffle * double(warps_)};
+  if (sharers > 1) w += exchange(int64_t(totals), sharers);
   return w;
 }
 
@@ -216,12 +263,9 @@ const LayoutCost::Product &LayoutCost::product(const Op &op, const MmaConfig &c)
 Work LayoutCost::product_work(const Op &op, const MmaConfig &c, const RegLayout &a, const RegLayout &b,
                               const RegLayout &acc) const {
   int64_t m = op.operand(0)->type.shape[0], k = op.operand(0)->type.shape[1], n = op.operand(1)->type.shape[1];
-  double registers =
-      double(a.num_regs() + b.num_regs()) * double(dtype_bytes(op.operand(0)->type.dtype)) / 4 + double(acc.num_regs());
-  double pressure = registers > 200 ? (registers - 200) * 40 : 0; // spills
   if (!c.shape) {
     double slots = double(acc.num_regs()) * double(k);
-    return {.serial = slots + pressure, .issue = slots * per_core()};
+    return {.serial = slots, .issue = slots * per_core()};
   }
   MmaSteps steps = mma_steps(*c.shape, m, n, k, c.tiling, c.transposed, a, b, acc);
   double work = double(c.shape->m * c.shape->n * c.shape->k * c.shape->elem_bits) / (16.0 * 8 * 16 * 16);
@@ -229,7 +273,7 @@ Work LayoutCost::product_work(const Op &op, const MmaConfig &c, const RegLayout 
   double tensor = count * part_.mma_cycles * work;
   // Dependent accumulation: with few accumulators the latency of each k-step shows.
   double chains = std::max<double>(1, double(acc.num_regs()) / 4);
-  Work w{.serial = std::max(tensor, count / chains * kMmaLatency) + pressure,
+  Work w{.serial = std::max(tensor, count / chains * kMmaLatency),
          .issue = count * per_core(),
          .tensor = tensor * per_core()};
   if (steps.k_warp_mask) w += exchange(acc.num_regs(), int64_t(1) << __builtin_popcount(steps.k_warp_mask));

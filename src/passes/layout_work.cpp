@@ -66,4 +66,10 @@ double PlanWork::cycles() const {
   return sum;
 }
 
+double PlanWork::slots() const {
+  double sum = 0;
+  for (const BlockWork &w : blocks_) sum += w.executions * (w.work.issue + w.work.shared);
+  return sum;
+}
+
 } // namespace tkc::passes

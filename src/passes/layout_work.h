@@ -16,6 +16,7 @@ public:
   void add_conversion(const ir::Value *v, const ir::Op *user, const Work &w, bool shared);
   // Cycles of the whole kernel, with the recurrences of its loops.
   double cycles() const;
+  double slots() const; // LayoutPlan::slots
 
 private:
   struct BlockWork {

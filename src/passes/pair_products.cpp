@@ -11,6 +11,7 @@
 // is pure or reads a ring that the block has waited for before; accumulators of the group stay within a quarter of the
 // registers.
 #include "ir/op_def.h"
+#include "ir/product.h"
 #include "passes/effects.h"
 #include "passes/passes.h"
 #include <algorithm>
@@ -31,7 +32,7 @@ bool same_form(const Op &a, const Op &b) {
   if (a.attrs.s("shape") == "fma" || a.operand(0)->type.dtype != b.operand(0)->type.dtype) return false;
   for (const char *key : {"shape", "precision"})
     if (a.attrs.s(key) != b.attrs.s(key)) return false;
-  return a.attrs.ints("tiling") == b.attrs.ints("tiling") && a.attrs.i("transposed") == b.attrs.i("transposed");
+  return ir::warp_tiling(a) == ir::warp_tiling(b) && a.attrs.i("transposed") == b.attrs.i("transposed");
 }
 
 class Pairs {

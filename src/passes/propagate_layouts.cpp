@@ -24,8 +24,15 @@ namespace {
 
 // A load to registers inside a loop stalls the iteration; one to shared memory is issued iterations ahead.
 constexpr double kLoopLoadLatency = 300;
+// Registers of a thread left for tiles, and what one more costs.
+constexpr double kFreeRegisters = 200, kSpillCycles = 40;
+constexpr double kStreamedRegisters = 32; // of an operand that is read from shared memory step by step
 
 bool is_tile(const Value *v) { return v->type.is_tile() && !v->type.is_scalar(); }
+bool is_scan(const Op *op) {
+  return op->kind == OpKind::CumSum || op->kind == OpKind::CumProd || op->kind == OpKind::CumMax ||
+         op->kind == OpKind::CumMin;
+}
 
 class Propagation {
 public:
@@ -51,6 +58,7 @@ public:
     for (Value *v : unassigned_) // made for nobody that cares
       if (!home(v)) demand(v, default_layout(v));
     plan_.cycles = work_->cycles();
+    plan_.slots = work_->slots();
     return std::move(plan_);
   }
 
@@ -127,6 +135,13 @@ private:
     }
     if (op->results.empty() || !is_tile(op->result())) return;
     auto &w = wish(op->result());
+    if (is_scan(op)) {
+      if (!vars_.in_place.count(op))
+        wish_for(op->operand(0), scan_layout(*op, vars_.warps), weight);
+      else if (w && bit_by_bit(w->layout, int(op->attrs.i("axis"))))
+        wish_for(op->operand(0), w->layout, w->weight);
+      return;
+    }
     if (!w) return;
     Wish here = *w;
     if (d.layout.kind == LayoutKind::Pointwise) {
@@ -170,6 +185,13 @@ private:
     work_->add(op, cost_.pointwise(*op, l));
   }
 
+  // Whether v has been converted to l: apply_layouts shares conversions that differ in the order of registers at most.
+  bool converted(const Value *v, const RegLayout &l) const {
+    for (const Conversion &c : plan_.conversions)
+      if (c.op->operand(size_t(c.operand)) == v && (c.to == l || register_map(c.to, l))) return true;
+    return false;
+  }
+
   // Operand i of op must have layout l: a waiting value takes it, another is converted if it differs.
   void require(Op *op, size_t i, const RegLayout &l) {
     Value *v = op->operand(i);
@@ -179,8 +201,7 @@ private:
       return;
     }
     if (*home(v) == l) return;
-    bool shared = false; // apply_layouts shares equal ones
-    for (const Conversion &c : plan_.conversions) shared |= c.op->operand(size_t(c.operand)) == v && c.to == l;
+    bool shared = converted(v, l);
     work_->add_conversion(v, op, cost_.conversion(*home(v), l, v->type.dtype), shared);
     plan_.conversions.push_back({op, int64_t(i), l});
   }
@@ -217,13 +238,15 @@ private:
       unassigned_.push_back(r);
       return; // waits too
     }
-    if (wish(r)) candidates.push_back(&wish(r)->layout);
+    // First, so that of equals an operand is converted and not the result: its other users may share that.
+    if (wish(r)) candidates.insert(candidates.begin(), &wish(r)->layout);
     const RegLayout *best = candidates[0];
     double least = INFINITY;
     for (const RegLayout *l : candidates) {
       Work work = cost_.pointwise(*op, *l);
       for (Value *v : op->operands)
-        if (is_tile(v) && !waiting(v) && !(*home(v) == *l)) work += cost_.conversion(*home(v), *l, v->type.dtype);
+        if (is_tile(v) && !waiting(v) && !(*home(v) == *l) && !converted(v, *l))
+          work += cost_.conversion(*home(v), *l, v->type.dtype);
       if (wish(r) && !(*l == wish(r)->layout)) work += cost_.conversion(*l, wish(r)->layout, r->type.dtype);
       double c = work.cycles();
       if (c < least) {
@@ -263,7 +286,7 @@ private:
     if (auto &w = wish(r)) {
       Work direct = cost_.access(*op, w->layout, r->type.dtype, false);
       if (weight_ > 1) direct.serial += kLoopLoadLatency;
-      Work staged = work + cost_.staged(coalesced, w->layout, r->type.dtype);
+      Work staged = work + cost_.staged(coalesced, w->layout, r->type.dtype, weight_ > 1);
       if (direct.cycles() <= staged.cycles()) {
         chosen = accessed = w->layout;
         work = direct;
@@ -309,12 +332,31 @@ private:
     if (!op->results.empty()) set(op->result(), chosen);
   }
 
+  // Read from shared memory where it is used, as the loads of loops are.
+  bool streamed(const Value *v) const {
+    const Op *op = v->op;
+    while (op && op->kind == OpKind::Transpose) op = op->operand(0)->op;
+    return op && op->block->parent &&
+           std::any_of(plan_.staged.begin(), plan_.staged.end(), [&](const StagedLoad &s) { return s.op == op; });
+  }
+
   void product(Op *op) {
     const LayoutCost::Product &p = product_of(op);
     require(op, 0, p.a);
     require(op, 1, p.b);
     if (op->operands.size() > 2) require(op, 2, p.acc);
-    work_->add(op, p.work);
+    // A thread holds the operands, the sums, and what the loop carries; what does not fit goes to memory. Of an operand
+    // that comes from shared memory it holds a few steps.
+    double registers = carried_;
+    if (op->operands.size() < 3 || !op->operand(2)->is_arg()) registers += double(p.acc.num_regs());
+    for (size_t i = 0; i < 2; i++) {
+      const Value *v = op->operand(i);
+      double all = double((i ? p.b : p.a).num_regs()) * double(dtype_bytes(v->type.dtype)) / 4;
+      registers += streamed(v) ? std::min(all, kStreamedRegisters) : all;
+    }
+    Work work = p.work;
+    if (registers > kFreeRegisters) work.serial += (registers - kFreeRegisters) * kSpillCycles;
+    work_->add(op, work);
     set(op->result(), p.acc);
   }
 
@@ -423,7 +465,12 @@ private:
       set(arg, l);
       require(op, i + 3, l);
     }
+    double carried = carried_;
+    for (const Value *arg : body->args)
+      if (is_tile(arg))
+        carried_ += double(home(arg)->num_regs()) * double(std::max<int64_t>(4, dtype_bytes(arg->type.dtype))) / 4;
     forward_block(body, inner);
+    carried_ = carried;
     weight_ = inner;
     Op *yield = body->terminator();
     for (size_t i = 0; i < op->results.size(); i++) {
@@ -494,6 +541,21 @@ private:
     set(op->result(), op->result()->type.is_scalar() ? scalar_ : l.slice(axis));
   }
 
+  void scan(Op *op) {
+    const Value *x = op->operand(0), *r = op->result();
+    RegLayout l = scan_layout(*op, vars_.warps);
+    if (vars_.in_place.count(op)) {
+      auto fits = [&](const RegLayout &of) { return bit_by_bit(of, int(op->attrs.i("axis"))); };
+      if (is_tile(x) && !waiting(x) && fits(*home(x)))
+        l = *home(x);
+      else if (wish(r) && fits(wish(r)->layout))
+        l = wish(r)->layout;
+    }
+    require(op, 0, l);
+    work_->add(op, cost_.scan(*op, l));
+    set(r, l);
+  }
+
   void forward(Op *op) {
     const ir::OpDef &d = ir::def(*op);
     switch (op->kind) {
@@ -526,10 +588,7 @@ private:
     case OpKind::CumProd:
     case OpKind::CumMax:
     case OpKind::CumMin: {
-      RegLayout l = scan_layout(*op, vars_.warps);
-      require(op, 0, l);
-      work_->add(op, cost_.reduce(*op, l));
-      return set(op->result(), l);
+      return scan(op);
     }
     case OpKind::Yield:
     case OpKind::Return: return; // their users' business
@@ -584,7 +643,8 @@ private:
   RegLayout scalar_;
   std::vector<std::optional<Wish>> wishes_;
   std::vector<Value *> unassigned_;
-  double weight_ = 1; // executions of the block at hand
+  double weight_ = 1;  // executions of the block at hand
+  double carried_ = 0; // registers of a thread for what the loops around it carry
   std::optional<PlanWork> work_;
 };
 

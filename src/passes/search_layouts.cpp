@@ -2,9 +2,10 @@
 //
 // A product has {instruction shape} x {warps over M, N, K} x {plain, transposed} candidates. The starts deal the warps
 // out to classes of dims (dim_classes.h), so that products that must change together do; then one product at a time
-// tries every candidate, then every loop-carried tile tries the layout that its body yields, until nothing improves. A
-// propagation costs tens of microseconds and conversion plans are remembered, so a kernel with four products takes a
-// few milliseconds. Where the kernel leaves the number of warps open, the search runs for 1, 2, 4 and 8.
+// tries every candidate, until nothing improves. Then dims of products are tried wide (WarpTiling::wide_n), scans in
+// the layout of their users, and every loop-carried tile in the layout that its body yields. A propagation costs tens
+// of microseconds and conversion plans are remembered, so a kernel with four products takes a few milliseconds. Where
+// the kernel leaves the number of warps open, the search runs for 1, 2, 4 and 8.
 #include "ir/op_def.h"
 #include "passes/dim_classes.h"
 #include "passes/layout_choice.h"
@@ -47,6 +48,9 @@ public:
       : f_(f), cost_(target, part, warps) {
     ir::walk(f.body, [&](Op *op) {
       if (op->kind == OpKind::Mma) products_.emplace_back(op, candidates(*op, target, warps));
+      if (op->kind == OpKind::CumSum || op->kind == OpKind::CumProd || op->kind == OpKind::CumMax ||
+          op->kind == OpKind::CumMin)
+        scans_.push_back(op);
     });
     best_.variables.warps = warps;
   }
@@ -57,19 +61,34 @@ public:
     } else {
       start();
       descend();
+      widen();
     }
+    scans();
     carried();
     return std::move(best_);
   }
 
 private:
-  bool accept(const LayoutVariables &v) {
+  enum class Work : uint8_t {
+    Any,
+    NoMore,    // not for more work in all, however well it overlaps
+    TieBreaker // estimates are not better than a percent: of plans so close, the one with less work
+  };
+  bool accept(const LayoutVariables &v, Work work = Work::Any) {
     LayoutPlan plan = propagate_layouts(f_, v, cost_);
-    bool better = !seen_ || (best_.plan.problem.empty() == plan.problem.empty() ? plan.cycles < best_.plan.cycles - 1e-9
-                                                                                : plan.problem.empty());
+    bool better = !seen_;
+    if (seen_ && best_.plan.problem.empty() != plan.problem.empty())
+      better = plan.problem.empty();
+    else if (seen_)
+      better = work == Work::TieBreaker && tie(plan) ? plan.slots < best_.plan.slots - 1e-9
+                                                     : plan.cycles < best_.plan.cycles;
+    if (work == Work::NoMore && seen_ && plan.slots > best_.plan.slots + 1e-9) better = false;
     if (better) best_ = {v, std::move(plan)};
     seen_ = true;
     return better;
+  }
+  bool tie(const LayoutPlan &plan) const {
+    return std::abs(plan.cycles - best_.plan.cycles) < 0.01 * best_.plan.cycles;
   }
   // Every way to deal the warps out to classes of dims, each with all products plain or all transposed.
   void start() {
@@ -96,7 +115,7 @@ private:
           for (size_t p = 0; p < products_.size(); p++)
             v.products[products_[p].first] =
                 nearest(products_[p].second, share[dims[p].m], share[dims[p].n], share[dims[p].k], transposed);
-          accept(v);
+          accept(v, Work::TieBreaker);
         }
         return;
       }
@@ -135,6 +154,43 @@ private:
       if (!improved) return;
     }
   }
+  // Neighbours along a dim in one lane (WarpTiling::wide_n): for all products of a class of dims at once, since the
+  // operands and results of one that has them want them of the others, and then for one product at a time.
+  void widen() {
+    DimClasses classes(f_);
+    using Wide = int64_t WarpTiling::*;
+    std::map<int64_t, std::vector<std::pair<Op *, Wide>>> dims;
+    std::vector<std::pair<Op *, Wide>> singles;
+    auto add = [&](const ir::Value *v, int64_t dim, Op *op, Wide which) {
+      if (!best_.variables.products[op].shape) return;
+      dims[classes.of(v, dim)].push_back({op, which});
+      singles.push_back({op, which});
+    };
+    for (const auto &[op, list] : products_) {
+      add(op->operand(1), 1, op, &WarpTiling::wide_n);
+      add(op->operand(0), 1, op, &WarpTiling::wide_k);
+    }
+    auto change = [&](std::span<const std::pair<Op *, Wide>> all, bool wide) {
+      LayoutVariables v = best_.variables;
+      for (auto [op, which] : all) {
+        MmaConfig &c = v.products[op];
+        c.tiling.*which = wide ? log2_ceil(128 / c.shape->elem_bits) : 0;
+      }
+      if (v.products != best_.variables.products) accept(v, Work::NoMore);
+    };
+    for (const auto &[id, all] : dims) change(all, true);
+    for (const auto &one : singles) change({&one, 1}, best_.variables.products[one.first].tiling.*one.second == 0);
+  }
+  void scans() {
+    auto change = [&](std::span<Op *const> ops) {
+      LayoutVariables v = best_.variables;
+      for (Op *op : ops)
+        if (!v.in_place.erase(op)) v.in_place.insert(op);
+      accept(v);
+    };
+    if (scans_.size() > 1) change(scans_);
+    for (Op *const &op : scans_) change({&op, 1});
+  }
   void carried() {
     auto yielded = best_.plan.yielded;
     for (const auto &[arg, layout] : yielded) {
@@ -148,6 +204,7 @@ private:
   ir::Function &f_;
   LayoutCost cost_;
   std::vector<std::pair<Op *, std::vector<MmaConfig>>> products_;
+  std::vector<Op *> scans_;
   LayoutDecision best_;
   bool seen_ = false;
 };

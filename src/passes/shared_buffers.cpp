@@ -52,7 +52,15 @@ std::vector<SharedBuffer> shared_buffers(ir::Function &f, const ProgramOrder &or
       SharedBuffer &b = buffers[of_store.at(store)];
       b.end = std::max(b.end, order.of(at).second);
     } else if (scratch) {
-      if (int64_t bytes = scratch(*op)) buffers.push_back({op, bytes, 16, order.of(op).first, order.of(op).second});
+      int64_t bytes = scratch(*op);
+      if (!bytes) return;
+      // Products of a group are one piece of code: their buffers are in use at the same time.
+      const std::vector<Op *> &ops = op->block->ops;
+      auto grouped = [](const Op *o) { return o->attrs.i_or("with_previous", 0) != 0; };
+      auto first = std::find(ops.begin(), ops.end(), op), last = first;
+      while (grouped(*first)) first--;
+      while (last + 1 != ops.end() && grouped(*(last + 1))) last++;
+      buffers.push_back({op, bytes, 16, order.of(*first).first, order.of(*last).second});
     }
   });
   return buffers;
