@@ -17,7 +17,7 @@ constDecl : 'const' name '=' expr ';' ;
 enumDecl : 'enum' name '{' (name (',' name)* TRAILING?)? '}' ;
 
 function : (FN | REFERENCE) name genericParams? '(' params? ')' ('->' results)? (block | '=' expr ';') ;
-kernel : 'kernel' name genericParams? '(' params? ')' clause* block ;
+kernel : (KERNEL | PROGRAM) name genericParams? '(' params? ')' clause* block ;
 clause
     : GRID PERSISTENT? '(' exprs? ')'
     | ORDER name ('(' exprs? ')')?
@@ -46,12 +46,15 @@ binding : (bindingName | '(' names ')') '=' expr ';' ;
 names : name (',' name)* TRAILING? ;
 
 block : '{' statement* '}' ;
-statement : letStmt | ifStmt | annotation* (forStmt | whileStmt | returnStmt | block | simpleStmt) ;
+statement
+    : letStmt | ifStmt | annotation* (forStmt | whileStmt | returnStmt | launchStmt | parallelStmt | block | simpleStmt) ;
 letStmt : (LET | VAR) (name | '(' names ')') (':' type)? ('=' expr)? ';' ;
 ifStmt : 'if' expr block ('else' (ifStmt | block))? ;
 forStmt : UNROLL? 'for' name 'in' expr ('step' expr)? block ;
 whileStmt : 'while' expr block ;
 returnStmt : 'return' expr? ';' ;
+launchStmt : 'launch' expr ';' ;
+parallelStmt : 'parallel' block ;
 simpleStmt : expr (assignOp expr)? ';' ;
 assignOp : '=' | '+=' | '-=' | '*=' | '/=' | '%=' | '&=' | '|=' | '^=' ;
 annotation : '@' name (ANNOTATION_OPEN args? ')')? ;
@@ -93,16 +96,16 @@ bindingName
     : ID | GRID | ORDER | PERSISTENT | WARPS | WHERE | RMS | MAX | EXACT | ON | GPU | OUT | INOUT | STRIDES | ANY | TILE
     | TENSOR | SHARED ;
 
-IMPORT : 'import' ; CONST : 'const' ; ENUM : 'enum' ; FN : 'fn' ; KERNEL : 'kernel' ; REFERENCE : 'reference' ;
+IMPORT : 'import' ; CONST : 'const' ; ENUM : 'enum' ; FN : 'fn' ; KERNEL : 'kernel' ; PROGRAM : 'program' ; REFERENCE : 'reference' ;
 VERIFY : 'verify' ; BENCH : 'bench' ; LET : 'let' ; VAR : 'var' ; IF : 'if' ; ELSE : 'else' ; FOR : 'for' ;
-UNROLL : 'unroll' ; WHILE : 'while' ; IN : 'in' ; STEP : 'step' ; RETURN : 'return' ; TRUE : 'true' ; FALSE : 'false' ;
+UNROLL : 'unroll' ; WHILE : 'while' ; IN : 'in' ; STEP : 'step' ; LAUNCH : 'launch' ; PARALLEL : 'parallel' ; RETURN : 'return' ; TRUE : 'true' ; FALSE : 'false' ;
 NONE : 'None' ;
 GRID : 'grid' ; ORDER : 'order' ; PERSISTENT : 'persistent' ; WARPS : 'warps' ; WHERE : 'where' ;
 CASE : 'case' ; INPUT : 'input' ; TOLERANCE : 'tolerance' ; RMS : 'rms' ; MAX : 'max' ; EXACT : 'exact' ; ON : 'on' ;
 GPU : 'gpu' ; OUT : 'out' ; INOUT : 'inout' ; STRIDES : 'strides' ; ANY : 'any' ; TILE : 'tile' ; TENSOR : 'tensor' ;
 SHARED : 'shared' ;
 // Words of a later version: no rule takes them.
-RESERVED : 'ring' | 'role' | 'record' | 'program' | 'launch' | 'alloc' | 'parallel' | 'instantiate' ;
+RESERVED : 'ring' | 'role' | 'record' | 'instantiate' ;
 ID : [A-Za-z_] [A-Za-z0-9_]* ;
 
 LBRACE : '{' ; RBRACE : '}' ; LPAREN : '(' ; RPAREN : ')' ; LBRACKET : '[' ; RBRACKET : ']' ;

@@ -73,9 +73,11 @@ TEST_CASE("the help of every subcommand names its options") {
         "--time-report", "--verbose", "-MD", "-MF", "--list-targets"}},
       {"run",
        {"--device", "--size", "--scalar", "--input", "--output", "--expect", "--seed", "--emu-seed", "--timeout",
-        "--arg", "--grid", "--block", "--cluster", "--shared"}},
-      {"verify", {"--device", "--case", "--seed", "--emu-seed", "--timeout", "--json", "--maxnreg"}},
-      {"bench", {"--case", "--rounds", "--timeout", "--json", "--compare", "--threshold", "--maxnreg"}},
+        "--arg", "--grid", "--block", "--cluster", "--shared", "--plan", "--assume", "--graph"}},
+      {"verify",
+       {"--device", "--case", "--seed", "--emu-seed", "--timeout", "--json", "--maxnreg", "--assume", "--graph"}},
+      {"bench",
+       {"--case", "--rounds", "--timeout", "--json", "--compare", "--threshold", "--maxnreg", "--assume", "--graph"}},
       {"ab", {"FILE_B", "--a", "--b", "--case", "--rounds", "--seed", "--require", "--samples", "--timeout", "--json"}},
   };
   Ran all = run_tkc({"--help"});

@@ -50,9 +50,10 @@ void verify_file(const std::string &path, driver::Executor executor, const char 
   o.executor = executor;
   o.compile.target = ir::find_target(target);
   int64_t cases = 0;
-  for (const ast::Function *k : l.program->kernels()) {
+  for (const ast::Function *k : l.program->entries()) {
     const ast::Check *check = l.program->check_for(k->name.text, false);
-    CHECK_MESSAGE(check, k->name.text, " has no verify block");
+    bool launched = k->kind == ast::FunctionKind::Kernel && !l.program->programs().empty();
+    CHECK_MESSAGE((check || launched), k->name.text, " has no verify block");
     if (!check) continue;
     driver::verify_kernel(*l.program, *k, *check, o, l.diags, [&](const driver::CaseResult &r) {
       std::string text = r.error;
@@ -73,7 +74,7 @@ void compile_file(const std::string &path, const ir::Target &target, bool all_ca
   REQUIRE(l.program);
   driver::CompileOptions o;
   o.target = &target;
-  for (const ast::Function *k : l.program->kernels()) {
+  for (const ast::Function *k : l.program->entries()) {
     const ast::Check *check = l.program->check_for(k->name.text, false);
     if (!check) continue;
     for (const ast::Case &c : check->cases) {
@@ -81,7 +82,7 @@ void compile_file(const std::string &path, const ir::Target &target, bool all_ca
       CAPTURE(at);
       auto spec = sema::evaluate_case(*l.program, *k, *check, c, l.diags);
       REQUIRE(spec);
-      auto compiled = driver::compile_kernel(*l.program, *k, spec->spec, o, l.diags);
+      auto compiled = driver::compile_entry(*l.program, *k, spec->spec, o, l.diags);
       std::string messages = l.diags.render_all();
       INFO(messages);
       if (target.sm < l.needs) {
@@ -162,7 +163,7 @@ TEST_CASE("the benchmarks of the samples compile") {
       REQUIRE(l.program);
       driver::CompileOptions o;
       o.target = ir::find_target(name);
-      for (const ast::Function *k : l.program->kernels()) {
+      for (const ast::Function *k : l.program->entries()) {
         const ast::Check *check = l.program->check_for(k->name.text, true);
         if (!check) continue;
         for (const ast::Case &c : check->cases) {
@@ -170,11 +171,11 @@ TEST_CASE("the benchmarks of the samples compile") {
           CAPTURE(at);
           auto spec = sema::evaluate_case(*l.program, *k, *check, c, l.diags);
           REQUIRE(spec);
-          auto compiled = driver::compile_kernel(*l.program, *k, spec->spec, o, l.diags);
+          auto compiled = driver::compile_entry(*l.program, *k, spec->spec, o, l.diags);
           std::string messages = l.diags.render_all();
           INFO(messages);
           REQUIRE(compiled);
-          CHECK(compiled->code.ptx.find(".local") == std::string::npos);
+          CHECK(compiled->ptx.find(".local") == std::string::npos);
           cases++;
         }
       }

@@ -56,15 +56,15 @@ TEST_CASE("every snippet of the language page compiles, and verifies if it says 
     REQUIRE(program);
     driver::VerifyOptions o;
     o.compile.target = ir::find_target("sm_120");
-    CHECK(!program->kernels().empty());
-    for (const ast::Function *k : program->kernels()) {
+    CHECK(!program->entries().empty());
+    for (const ast::Function *k : program->entries()) {
       const ast::Check *check = program->check_for(k->name.text, false);
       if (check)
         driver::verify_kernel(*program, *k, *check, o, diags, [&](const driver::CaseResult &r) {
           INFO(r.name, ": ", r.error);
           if (!r.skipped) CHECK(r.pass());
         });
-      auto compiled = driver::compile_kernel(*program, *k, {}, o.compile, diags);
+      auto compiled = driver::compile_entry(*program, *k, {}, o.compile, diags);
       std::string messages = diags.render_all();
       INFO(messages);
       CHECK(compiled);

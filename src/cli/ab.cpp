@@ -19,6 +19,7 @@ struct Options {
   int64_t rounds = kLeastRounds;
   uint64_t seed = 1;
   double timeout = 0;
+  ProgramOptions program;
 };
 
 // The line that answers --require, and its exit code.
@@ -67,6 +68,7 @@ public:
     if (!choose_target(o_.common, chosen_.device.get(), options.base.compile, exit)) return exit;
     options.base.only_case = o_.only_case;
     options.base.limit_seconds = o_.timeout;
+    if (!read_program(o_.program, options.base)) return finish(chosen_, kUsage);
     options.base.progress = [&](const std::string &name) { progress_.show("verifying " + name); };
     options.rounds = o_.rounds;
     options.order_seed = o_.seed;
@@ -99,7 +101,7 @@ private:
     auto selected = s.select();
     if (!selected) return false;
     if (selected->kernels.size() > 1) {
-      fmt::print(stderr, "tkc: the file has several kernels, choose one with -k\n");
+      fmt::print(stderr, "tkc: the file has several kernels and programs, choose one with -k\n");
       return false;
     }
     Result<driver::Variant> variant = driver::parse_variant(text);
@@ -181,10 +183,11 @@ int run(const Options &o) {
 
 void setup_ab(CLI::App &app, int &exit) {
   auto o = std::make_shared<Options>();
-  CLI::App *sub = app.add_subcommand("ab", "compare two variants of a kernel on the GPU: verified, then timed in turn");
+  CLI::App *sub =
+      app.add_subcommand("ab", "compare two variants of a kernel or program on the GPU: verified, then timed in turn");
   add_common(*sub, o->common);
   sub->get_option("FILE")->required(false)->description("a .tk file");
-  sub->get_option("--kernel")->description("the kernel (default: the only one)");
+  sub->get_option("--kernel")->description("the kernel or program (default: the only one)");
   sub->get_option("--param")->description("compile-time parameter of both sides, NAME=VALUE");
   sub->add_option("FILE_B", o->second_file, "the file of side b (default: the same)");
   sub->add_option("--a", o->a, "side a: NAME=VALUE.. and --maxnreg N, as in 'BM=64 --maxnreg 128'");
@@ -200,6 +203,7 @@ void setup_ab(CLI::App &app, int &exit) {
   sub->add_option("--samples", o->samples,
                   "A.json B.json: the same statistics for samples from elsewhere (seconds, in pairs)")
       ->expected(2);
+  add_program(*sub, o->program);
   sub->add_option("--timeout", o->timeout, "seconds that one run may take (default 60); exit 5")
       ->check(CLI::PositiveNumber);
   sub->add_option("--json", o->json, "results as JSON into this file");

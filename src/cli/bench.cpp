@@ -16,6 +16,7 @@ struct Options {
   std::vector<std::string> compare;
   int64_t max_registers = 0, rounds = 1;
   double timeout = 0, threshold = 5;
+  ProgramOptions program;
 };
 
 int compare_files(const Options &o) {
@@ -45,6 +46,7 @@ public:
     if (!choose_target(o_.common, chosen_.device.get(), options_.compile, exit_)) return exit_;
     options_.compile.max_registers = o_.max_registers;
     options_.limit_seconds = o_.timeout;
+    if (!read_program(o_.program, options_)) return finish(chosen_, kUsage);
     GpuMonitor monitor(chosen_.device->info());
     MachineCard card = machine_card(chosen_.device->info(), monitor);
     bool any = false;
@@ -121,6 +123,11 @@ private:
     if (r.drifts()) spread += ", drifting";
     fmt::print("{:<32} {:>10.2f} us{}{}  ({} groups, {}, {} registers, {} local bytes, {} blocks/SM)\n", name,
                r.seconds() * 1e6, r.rates(), spread, r.groups, r.entry, r.registers, r.local_bytes, r.blocks_per_sm);
+    double all = 0;
+    for (const driver::BenchPart &p : r.parts) all += p.seconds;
+    for (const driver::BenchPart &p : r.parts)
+      fmt::print("    {:<28} {:>10.2f} us  {:>5.1f}%  ({} a call, alone)\n", p.kernel, p.seconds * 1e6,
+                 p.seconds / all * 100, p.launches);
     std::fflush(stdout);
   }
 
@@ -162,7 +169,7 @@ private:
 
 void setup_bench(CLI::App &app, int &exit) {
   auto o = std::make_shared<Options>();
-  CLI::App *sub = app.add_subcommand("bench", "time kernels on the GPU by the benchmark convention");
+  CLI::App *sub = app.add_subcommand("bench", "time kernels and programs on the GPU by the benchmark convention");
   add_common(*sub, o->common);
   sub->get_option("FILE")->required(false);
   sub->get_option("--param")->description(
@@ -178,6 +185,8 @@ void setup_bench(CLI::App &app, int &exit) {
       ->expected(2);
   sub->add_option("--threshold", o->threshold, "per cent that count as slower (default 5)")
       ->check(CLI::NonNegativeNumber);
+  add_program(*sub, o->program);
+  sub->get_option("--graph")->description("capture the launches of each group once and time the graphs");
   sub->callback([o, &exit] {
     stop_on_interrupt();
     if (!o->compare.empty()) {

@@ -37,7 +37,7 @@ public:
   explicit Session(const Common &c);
   ~Session();
   bool load();                                   // false: errors were printed
-  std::vector<const ast::Function *> kernels();  // those of -k, or all; empty after a message
+  std::vector<const ast::Function *> kernels();  // and programs: that of -k, or all; empty after a message
   std::optional<sema::InstanceSpec> overrides(); // of -P, values as they were written; empty after a message
   // Both of the above: what most commands begin with. Nothing after a message.
   struct Selection {
@@ -62,6 +62,14 @@ private:
 // Fills `target` and `tune_for` from --arch (of the device where there is one, else the default; `native` opens a GPU)
 // and --tune-for. False after a message, with the exit code.
 bool choose_target(const Common &c, const Device *device, driver::CompileOptions &options, int &exit);
+
+// Of programs.
+struct ProgramOptions {
+  std::vector<std::string> assume;
+  bool graph = false;
+};
+void add_program(CLI::App &app, ProgramOptions &o);
+bool read_program(const ProgramOptions &o, driver::VerifyOptions &to); // false after a message
 
 // auto, gpu, emu, interp. Opens the GPU where one is wanted; `exit` is set on failure.
 struct Chosen {

@@ -1,5 +1,6 @@
 #include "cli/cli.h"
 #include "cli/crash.h"
+#include "driver/execute_program.h"
 #include "driver/manifest.h"
 #include "ir/print.h"
 #include "ir/residency.h"
@@ -143,17 +144,22 @@ public:
     set_options();
     std::vector<const ir::Function *> functions;
     for (const ast::Function *k : selected->kernels) {
+      if (k->kind == ast::FunctionKind::Program) {
+        add_program_kernels(*k, selected->spec);
+        continue;
+      }
+      names_.unique(k->name.text, k);
       if (Status made = make_dump_folder(selected->kernels.size() > 1 ? k->name.text : ""); !made)
         return print_error(made.failed());
       auto f = driver::lower_kernel(*s_.program, *k, selected->spec, options_, s_.diags, phases_);
       if (!f) continue; // the errors of the others are worth knowing
-      functions.push_back(f.get());
       functions_.push_back(std::move(f));
     }
     if (s_.diags.has_errors()) {
       s_.print_diagnostics();
       return kDiagnostics;
     }
+    for (const auto &f : functions_) functions.push_back(f.get());
     for (const ir::Function *f : functions) ir_ += ir::print(*f);
     bool code = wants("ptx") || wants("llvm") || wants("cubin") || wants("json") || o_.verbose;
     if (code && o_.stop_after.empty()) {
@@ -168,6 +174,23 @@ public:
 
 private:
   bool wants(std::string_view kind) const { return std::find(o_.emit.begin(), o_.emit.end(), kind) != o_.emit.end(); }
+
+  // Every kernel that the program can launch, once in the module.
+  void add_program_kernels(const ast::Function &ast, const sema::InstanceSpec &spec) {
+    auto host = sema::instantiate_program(*s_.program, ast, spec, options_.target, s_.diags);
+    if (!host) return;
+    for (sema::ProgramKernel &k : host->kernels) {
+      k.name = names_.unique(k.name, k.ast);
+      bool known = std::any_of(functions_.begin(), functions_.end(), [&](const auto &f) { return f->name == k.name; });
+      if (known) continue;
+      if (!make_dump_folder(k.name).ok()) continue; // reported by the kernels of the file
+      auto f = driver::lower_kernel(*s_.program, *k.ast, k.spec, options_, s_.diags, phases_);
+      if (!f) continue;
+      f->name = k.name;
+      functions_.push_back(std::move(f));
+    }
+    programs_.push_back(std::move(host));
+  }
 
   // Of one kernel: a folder that cannot be written is the user's fault, not that of a pass.
   Status make_dump_folder(const std::string &kernel) {
@@ -212,7 +235,9 @@ private:
     else
       m.ptx_text = code_.ptx;
     if (wants("cubin")) m.cubin_file = to_.stem + ".cubin";
-    return driver::manifest(functions, code_.abis, m).dump() + "\n";
+    std::vector<const sema::HostProgram *> programs;
+    for (const auto &p : programs_) programs.push_back(p.get());
+    return driver::manifest(functions, code_.abis, programs, m).dump() + "\n";
   }
 
   std::vector<uint8_t> bytes(const Kind &k) const {
@@ -262,6 +287,8 @@ private:
   Session s_;
   driver::CompileOptions options_;
   std::vector<std::unique_ptr<ir::Function>> functions_;
+  std::vector<std::unique_ptr<sema::HostProgram>> programs_;
+  driver::KernelNames names_;
   std::vector<driver::Phase> phases_;
   codegen::EmitResult code_;
   std::string text_, ir_, json_;
@@ -292,7 +319,8 @@ void list_targets() {
 
 void setup_compile(CLI::App &app, int &exit) {
   auto o = std::make_shared<Options>();
-  CLI::App *sub = app.add_subcommand("compile", "compile kernels to PTX and other forms");
+  CLI::App *sub =
+      app.add_subcommand("compile", "compile kernels, and those that programs launch, to PTX and other forms");
   add_common(*sub, o->common);
   sub->get_option("FILE")->required(false);
   std::vector<std::string> kinds, stages = {kAfterParse, driver::kAfterSema};

@@ -20,6 +20,8 @@ struct Options {
   std::vector<std::string> arguments;
   std::string grid = "1", block = "1", cluster = "1";
   int64_t shared = 0;
+  ProgramOptions program;
+  bool plan = false;
 };
 
 using Pairs = std::map<std::string, std::string>;
@@ -95,7 +97,7 @@ int run_tk(const Options &o) {
   if (selected->kernels.size() > 1) {
     std::string names;
     for (const ast::Function *k : selected->kernels) names += " " + k->name.text;
-    fmt::print(stderr, "tkc: the file has several kernels, choose one with -k:{}\n", names);
+    fmt::print(stderr, "tkc: the file has several kernels and programs, choose one with -k:{}\n", names);
     return kUsage;
   }
   Chosen chosen = choose_executor(o.device);
@@ -109,6 +111,8 @@ int run_tk(const Options &o) {
   v.seed = o.seed;
   v.emu.seed = o.emu_seed;
   v.limit_seconds = o.timeout;
+  v.show_plan = o.plan;
+  if (!read_program(o.program, v)) return finish(chosen, kUsage);
   Progress progress;
   v.progress = [&](const std::string &name) { progress.show("running " + name); };
   Result<driver::RunResult> r = driver::run_kernel(*s.program, *selected->kernels[0], request, v, s.diags);
@@ -118,8 +122,8 @@ int run_tk(const Options &o) {
   if (s.diags.has_errors()) return finish(chosen, kDiagnostics);
   if (Status written = write_files(r->files); !written) return finish(chosen, print_error(written.failed()));
   fmt::print("{}", r->printed);
-  for (size_t i = 0; i < r->function->params.size(); i++) {
-    const ir::Param &p = r->function->params[i];
+  for (size_t i = 0; i < r->instance.function->params.size(); i++) {
+    const ir::Param &p = r->instance.function->params[i];
     if (p.type.is_tensor() && p.present && p.mode != ir::ParamMode::In)
       fmt::print("{}\n", summary(p.name, r->data.tensors[i]));
   }
@@ -171,10 +175,11 @@ int run_ptx(const Options &o) {
 
 void setup_run(CLI::App &app, int &exit) {
   auto o = std::make_shared<Options>();
-  CLI::App *sub = app.add_subcommand("run", "run one kernel, of a .tk or a .ptx file, on tensors from files");
+  CLI::App *sub = app.add_subcommand(
+      "run", "run one kernel or program of a .tk file, or a kernel of a .ptx file, on tensors from files");
   add_common(*sub, o->common);
   sub->get_option("FILE")->description("a .tk or .ptx file; - is a .tk file on standard input");
-  sub->get_option("--kernel")->description("the kernel (default: the only one)");
+  sub->get_option("--kernel")->description("the kernel or program (default: the only one)");
   add_device(*sub, o->device);
   sub->add_option("--seed", o->seed, "of the inputs that are generated");
   sub->add_option("--emu-seed", o->emu_seed, "of the emulator's scheduler");
@@ -192,6 +197,8 @@ void setup_run(CLI::App &app, int &exit) {
   add_list(*sub, "--expect", o->expected,
            "NAME=FILE: what a tensor must be, within the tolerance of the verify block; exit 3 if it is not")
       ->group(tk);
+  add_program(*sub, o->program);
+  sub->add_flag("--plan", o->plan, "print the launches and the workspace")->group("Programs");
   std::string ptx = "A .ptx file (in the emulator)";
   add_list(*sub, "--arg", o->arguments,
            "the kernel's parameters in order: TYPE:VALUE a scalar (i32:42, f32:0.5); in:FILE a pointer to a tensor; "

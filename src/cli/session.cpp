@@ -6,6 +6,7 @@
 #include "support/json.h"
 #include "syntax/parse.h"
 #include <algorithm>
+#include <charconv>
 
 namespace tkc::cli {
 
@@ -15,7 +16,7 @@ CLI::Option *add_list(CLI::App &app, const std::string &name, std::vector<std::s
 
 void add_common(CLI::App &app, Common &c) {
   app.add_option("FILE", c.file, "a .tk file; - is standard input")->required();
-  app.add_option("-k,--kernel", c.kernel, "one kernel of the file (default: all)");
+  app.add_option("-k,--kernel", c.kernel, "one kernel or program of the file (default: all)");
   app.add_option("--arch", c.arch,
                  "target, or `native`: that of the GPU here (default: of the GPU that runs, else sm_120)");
   app.add_option("--tune-for", c.tune_for,
@@ -52,9 +53,9 @@ bool Session::load() {
 }
 
 std::vector<const ast::Function *> Session::kernels() {
-  std::vector<const ast::Function *> all = program->kernels();
+  std::vector<const ast::Function *> all = program->entries();
   if (c_.kernel.empty()) {
-    if (all.empty()) fmt::print(stderr, "tkc: `{}` has no kernel\n", c_.file);
+    if (all.empty()) fmt::print(stderr, "tkc: `{}` has no kernel or program\n", c_.file);
     return all;
   }
   std::vector<std::string> names;
@@ -70,7 +71,7 @@ std::vector<const ast::Function *> Session::kernels() {
 
 bool Session::known_parameter(const std::string &name) {
   std::vector<std::string> names;
-  for (const ast::Function *f : program->kernels())
+  for (const ast::Function *f : program->entries())
     for (const ast::GenericParam &g : f->generics) {
       if (g.name.text == name) return true;
       names.push_back(g.name.text);
@@ -126,6 +127,31 @@ bool choose_target(const Common &c, const Device *device, driver::CompileOptions
     return options.tune_for != nullptr;
   }
   return options.target != nullptr;
+}
+
+void add_program(CLI::App &app, ProgramOptions &o) {
+  std::string group = "Programs";
+  add_list(app, "--assume", o.assume,
+           "NAME=VALUE: device.NAME (sms, l2_bytes, smem, arch) in the host `if`s, in place of the device's own")
+      ->group(group);
+  app.add_flag("--graph", o.graph, "on the GPU: capture the launches once, then run the graph")->group(group);
+}
+
+bool read_program(const ProgramOptions &o, driver::VerifyOptions &to) {
+  to.graph = o.graph;
+  for (const std::string &text : o.assume) {
+    std::string name, value;
+    if (!split_pair("--assume", text, name, value)) return false;
+    int64_t number = 0;
+    auto r = std::from_chars(value.data(), value.data() + value.size(), number);
+    driver::DeviceFacts facts;
+    if (!facts.find(name) || r.ec != std::errc() || r.ptr != value.data() + value.size() || number < 0) {
+      fmt::print(stderr, "tkc: --assume takes {}=N, not `{}`\n", fmt::join(sema::kDeviceProperties, "=N, "), text);
+      return false;
+    }
+    to.assume[name] = number;
+  }
+  return true;
 }
 
 CLI::Option *add_device(CLI::App &app, std::string &name) {

@@ -15,6 +15,7 @@ struct Options {
   int64_t emu_seeds = 1;
   int64_t max_registers = 0;
   double timeout = 0;
+  ProgramOptions program;
 };
 
 const char *status_of(const driver::CaseResult &r) {
@@ -59,6 +60,7 @@ public:
     v.emu_schedules = o_.emu_seeds;
     v.emu_policy = emu::find_policy(o_.emu_policy);
     v.limit_seconds = o_.timeout;
+    if (!read_program(o_.program, v)) return finish(chosen_, kUsage);
     v.progress = [&](const std::string &name) { progress_.show("verifying " + name); };
     for (const ast::Function *k : selected->kernels) {
       const ast::Check *check = s_.program->check_for(k->name.text, false);
@@ -136,7 +138,8 @@ private:
 
 void setup_verify(CLI::App &app, int &exit) {
   auto o = std::make_shared<Options>();
-  CLI::App *sub = app.add_subcommand("verify", "run kernels on the cases of their verify blocks and compare");
+  CLI::App *sub =
+      app.add_subcommand("verify", "run kernels and programs on the cases of their verify blocks and compare");
   add_common(*sub, o->common);
   add_device(*sub, o->device);
   sub->add_option("--case", o->only_case, "one case");
@@ -151,6 +154,7 @@ void setup_verify(CLI::App &app, int &exit) {
                   "seconds that the kernel of one case may run (default: 60 on the GPU, else none); exit 5")
       ->check(CLI::PositiveNumber);
   sub->add_option("--json", o->json, "results as JSON into this file");
+  add_program(*sub, o->program);
   sub->callback([o, &exit] {
     stop_on_interrupt();
     exit = Verification(*o).run();

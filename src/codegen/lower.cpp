@@ -64,6 +64,7 @@ private:
     case SizeExpr::Op::Rem:
     case SizeExpr::Op::Min:
     case SizeExpr::Op::Max: return never_negative(e.a()) && never_negative(e.b());
+    case SizeExpr::Op::Select: return never_negative(e.b()) && never_negative(e.c());
     case SizeExpr::Op::Sym: return ctx_.function.size_value(e.name()) || !is_signed(symbol(e)->type.dtype);
     case SizeExpr::Op::Eq:
     case SizeExpr::Op::Ne:
@@ -123,6 +124,7 @@ private:
     case SizeExpr::Op::Add:
     case SizeExpr::Op::Sub:
     case SizeExpr::Op::Mul:
+    case SizeExpr::Op::Select: // of programs alone: the host evaluates it
     case SizeExpr::Op::Not: break;
     }
     TKC_UNREACHABLE("size expression {}", e.str());

@@ -1,90 +1,10 @@
 #include "driver/bench.h"
-#include "runtime/generators.h"
+#include "driver/bench_tensors.h"
 #include "runtime/statistics.h"
 #include <algorithm>
 #include <cmath>
 
 namespace tkc::driver {
-
-namespace {
-
-// Shapes without contents: the bytes live on the device.
-Result<LaunchData> shapes_of(const ir::Function &f, const sema::CaseSpec &c) {
-  LaunchData data;
-  TKC_TRY(bind_sizes(f, c, data));
-  for (const ir::Param &p : f.params) {
-    if (p.type.is_tensor()) continue;
-    auto it = c.numbers.find(p.name);
-    if (it == c.numbers.end()) return failure("case `{}` gives no value for the scalar `{}`", c.name, p.name);
-    data.scalars[p.name] = it->second;
-  }
-  data.tensors.resize(f.params.size());
-  for (size_t i = 0; i < f.params.size(); i++) {
-    const ir::Param &p = f.params[i];
-    if (!p.type.is_tensor() || !p.present) continue;
-    auto shape = extents(f, p, data);
-    if (!shape) return shape.failed();
-    data.tensors[i].dtype = p.type.dtype;
-    data.tensors[i].shape = *shape;
-  }
-  return data;
-}
-
-int64_t bytes_of(const HostTensor &t) { return storage_bytes(t.dtype, element_count(t.shape).value_or(0)); }
-
-const char *mode_name(ir::ParamMode m) {
-  return m == ir::ParamMode::In ? "in" : m == ir::ParamMode::Out ? "out" : "inout";
-}
-
-std::vector<std::string> signature_of(const ir::Function &f, const LaunchData &data) {
-  std::vector<std::string> out;
-  for (size_t i = 0; i < f.params.size(); i++) {
-    const ir::Param &p = f.params[i];
-    if (p.type.is_tensor() && p.present)
-      out.push_back(fmt::format("{} {} {}{}", p.name, mode_name(p.mode), dtype_name(p.type.dtype),
-                                shape_to_string(data.tensors[i].shape)));
-    else
-      out.push_back(p.name);
-  }
-  return out;
-}
-
-Result<std::shared_ptr<BenchTensors>> make_tensors(const ir::Function &f, const LaunchData &data, int64_t groups,
-                                                   Device &device) {
-  auto out = std::make_shared<BenchTensors>();
-  out->signature = signature_of(f, data);
-  for (size_t i = 0; i < f.params.size(); i++) {
-    const ir::Param &p = f.params[i];
-    if (!p.type.is_tensor() || !p.present) continue;
-    out->written_inputs |= p.mode == ir::ParamMode::InOut;
-    if (p.mode != ir::ParamMode::Out) out->inputs.emplace_back(p.name, 0);
-  }
-  for (int64_t g = 0; g < groups; g++) {
-    std::vector<uint64_t> addresses(f.params.size(), 0);
-    size_t input = 0;
-    for (size_t i = 0; i < f.params.size(); i++) {
-      const ir::Param &p = f.params[i];
-      if (!p.type.is_tensor() || !p.present) continue;
-      auto b = Buffer::allocate(device, bytes_of(data.tensors[i]));
-      if (!b) return b.failed();
-      if (p.mode == ir::ParamMode::Out) {
-        TKC_TRY(b->set_bytes(0));
-      } else {
-        DType t = p.type.dtype;
-        HostTensor values = fill_tensor(convention_fill(t), t, data.tensors[i].shape, bench_seed(g, int64_t(i)));
-        TKC_TRY(b->upload(values));
-        uint64_t &sum = out->inputs[input++].second;
-        sum = splitmix64(sum ^ checksum(values));
-      }
-      addresses[i] = b->address();
-      out->buffers.push_back(std::move(*b));
-    }
-    out->addresses.push_back(std::move(addresses));
-  }
-  return out;
-}
-
-} // namespace
 
 Result<std::unique_ptr<PreparedBench>> PreparedBench::create(sema::Program &program, const ast::Function &kernel,
                                                              const ast::Check &check, const sema::CaseSpec &c,
@@ -92,6 +12,8 @@ Result<std::unique_ptr<PreparedBench>> PreparedBench::create(sema::Program &prog
                                                              const PreparedBench *share) {
   sema::InstanceSpec spec = c.spec;
   for (const auto &[k, v] : o.overrides.params) spec.params[k] = v;
+  if (kernel.kind == ast::FunctionKind::Program)
+    return create_program(program, kernel, check, c, spec, o, diags, share);
   auto compiled = compile_kernel(program, kernel, spec, o.compile, diags);
   if (!compiled) return failure("the kernel has errors");
   const ir::Function &f = *compiled->function;
@@ -99,52 +21,73 @@ Result<std::unique_ptr<PreparedBench>> PreparedBench::create(sema::Program &prog
   if (!data) return data.failed();
   auto grid = launch_grid(f, *data, diags.sources());
   if (!grid) return grid.failed();
-  int64_t call_bytes = 0;
-  for (size_t i = 0; i < f.params.size(); i++)
-    if (f.params[i].type.is_tensor() && f.params[i].present) call_bytes += bytes_of(data->tensors[i]);
 
-  Device &device = *o.device;
-  auto module = Module::load_ptx(device, compiled->code.ptx);
-  if (!module) return module.failed();
-  auto stream = Stream::create(device);
-  if (!stream) return stream.failed();
-  std::unique_ptr<PreparedBench> out(new PreparedBench(std::move(*module), std::move(*stream), o.gpu_limit()));
+  auto out = prepare(o, compiled->code.ptx);
+  if (!out) return out.failed();
+  PreparedBench &b = **out;
   const codegen::KernelAbi &abi = compiled->code.abis[may_use_aligned(f, *data) ? 0 : 1];
-  auto entry = out->module_.kernel(abi.entry);
+  auto entry = b.module_.kernel(abi.entry);
   if (!entry) return entry.failed();
-  out->kernel = kernel.name.text;
-  out->name = c.name;
-  out->counts = sema::evaluate_counts(program, check, numbers_of(f, c), diags);
-  out->entry = abi.entry;
-  out->registers = entry->registers;
-  out->local_bytes = entry->local_bytes;
-  out->shared_bytes = abi.shared_bytes;
-  out->groups = bench_groups(std::max<int64_t>(call_bytes, 1), device.info().l2_bytes);
-  if (share && share->groups == out->groups && !share->tensors->written_inputs &&
-      share->tensors->signature == signature_of(f, *data)) {
-    out->tensors = share->tensors;
-  } else {
-    auto made = make_tensors(f, *data, out->groups, device);
-    if (!made) return made.failed();
-    out->tensors = *made;
-  }
+  b.describe(program, kernel, check, c, f, diags);
+  b.entry = abi.entry;
+  b.registers = entry->registers;
+  b.local_bytes = entry->local_bytes;
+  b.shared_bytes = abi.shared_bytes;
+  TKC_TRY(b.make_groups(f, *data, 0, share));
   tkc::Launch how;
   for (int64_t g : *grid) how.grid[0] *= g;
   how.block[0] = abi.threads;
   how.dynamic_shared = abi.shared_bytes;
-  for (int64_t g = 0; g < out->groups; g++) {
-    const std::vector<uint64_t> &addresses = out->tensors->addresses[size_t(g)];
+  for (int64_t g = 0; g < b.groups; g++) {
+    const std::vector<uint64_t> &addresses = b.tensors->addresses[size_t(g)];
     Blob blob = parameter_blob(f, abi, *data, [&](size_t i) { return addresses[i]; });
     auto prepared = PreparedLaunch::create(*entry, how, Params::from_blob(blob.bytes, blob.offsets));
     if (!prepared) return prepared.failed();
-    out->launches_.push_back(std::move(*prepared));
+    b.launches_.push_back(std::move(*prepared));
   }
   // After the launches were prepared: they opt in to more than 48 KiB of shared memory.
-  if (auto n = entry->blocks_per_sm(abi.threads, abi.shared_bytes)) out->blocks_per_sm = *n;
+  if (auto n = entry->blocks_per_sm(abi.threads, abi.shared_bytes)) b.blocks_per_sm = *n;
   return out;
 }
 
-Status PreparedBench::launch(int64_t group) { return launches_[size_t(group)].queue(stream_); }
+Result<std::unique_ptr<PreparedBench>> PreparedBench::prepare(const VerifyOptions &o, const std::string &ptx) {
+  auto module = Module::load_ptx(*o.device, ptx);
+  if (!module) return module.failed();
+  auto stream = Stream::create(*o.device);
+  if (!stream) return stream.failed();
+  return std::unique_ptr<PreparedBench>(new PreparedBench(std::move(*module), std::move(*stream), o.gpu_limit()));
+}
+
+void PreparedBench::describe(sema::Program &program, const ast::Function &ast, const ast::Check &check,
+                             const sema::CaseSpec &c, const ir::Function &f, Diagnostics &diags) {
+  kernel = ast.name.text;
+  name = c.name;
+  counts = sema::evaluate_counts(program, check, numbers_of(f, c), diags);
+}
+
+Status PreparedBench::make_groups(const ir::Function &f, const LaunchData &data, int64_t workspace_bytes,
+                                  const PreparedBench *share) {
+  Device &device = stream_.device();
+  int64_t call_bytes = workspace_bytes;
+  for (size_t i = 0; i < f.params.size(); i++)
+    if (f.params[i].type.is_tensor() && f.params[i].present) call_bytes += bytes_of(data.tensors[i]);
+  groups = bench_groups(std::max<int64_t>(call_bytes, 1), device.info().l2_bytes);
+  if (share && share->groups == groups && !share->tensors->written_inputs &&
+      share->tensors->signature == signature_of(f, data)) {
+    tensors = share->tensors;
+    return {};
+  }
+  auto made = make_tensors(f, data, groups, device);
+  if (!made) return made.failed();
+  tensors = *made;
+  return {};
+}
+
+Status PreparedBench::launch(int64_t group) {
+  if (!graphs_.empty()) return graphs_[size_t(group)].launch(stream_);
+  if (!programs_.empty()) return programs_[size_t(group)].queue(stream_);
+  return launches_[size_t(group)].queue(stream_);
+}
 
 Result<double> PreparedBench::measure(const BenchOptions &convention) {
   auto clock = GpuClock::create(stream_, limit_seconds_);
@@ -210,7 +153,12 @@ Json BenchRow::to_json() const {
       .set("counts", std::move(numbers))
       .set("drifting", drifts());
   j.set("groups", groups).set("entry", entry).set("registers", registers).set("localBytes", local_bytes);
-  return j.set("blocksPerSM", blocks_per_sm);
+  j.set("blocksPerSM", blocks_per_sm);
+  if (parts.empty()) return j;
+  Json kernels = Json::array();
+  for (const BenchPart &p : parts)
+    kernels.push(Json::object().set("kernel", p.kernel).set("launches", p.launches).set("seconds", p.seconds));
+  return j.set("workspaceBytes", workspace_bytes).set("graph", graph).set("launches", std::move(kernels));
 }
 
 // The first error of a compilation in one line.
@@ -245,6 +193,8 @@ BenchRow bench_case(sema::Program &program, const ast::Function &kernel, const a
   out.local_bytes = b.local_bytes;
   out.blocks_per_sm = b.blocks_per_sm;
   out.entry = b.entry;
+  out.workspace_bytes = b.workspace_bytes;
+  out.graph = options.graph;
   for (int64_t r = 0; r < rounds; r++) {
     Result<double> seconds = b.measure(convention);
     // What was measured before an interruption counts.
@@ -255,6 +205,10 @@ BenchRow bench_case(sema::Program &program, const ast::Function &kernel, const a
     if (!seconds) break;
     out.samples.push_back(*seconds);
   }
+  if (auto parts = b.breakdown(convention))
+    out.parts = std::move(*parts);
+  else if (parts.kind() != ErrorKind::Interrupted)
+    return fail(parts.failed());
   return out;
 }
 

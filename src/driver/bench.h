@@ -1,5 +1,6 @@
-// Timing kernels on the GPU by the benchmark convention (runtime/bench.h).
+// Timing kernels and programs on the GPU by the benchmark convention (runtime/bench.h).
 #pragma once
+#include "driver/program_gpu.h"
 #include "driver/verify.h"
 #include "runtime/bench.h"
 
@@ -14,7 +15,16 @@ struct BenchTensors {
   std::vector<std::pair<std::string, uint64_t>> inputs; // name, checksum over all groups
 };
 
-// One kernel on one case, ready to be measured.
+// What the launches of one kernel take of a program's time. They are timed one after the other, each between two
+// events: the sum is above the time of the program where launches overlap, and by the events where they are short.
+struct BenchPart {
+  std::string kernel; // entry
+  int64_t launches = 0;
+  double seconds = 0;
+};
+
+// One kernel or program on one case, ready to be measured. A program's temporaries belong to a group as its tensors do;
+// with VerifyOptions::graph each group is captured as a graph of its own.
 class PreparedBench final : public BenchTarget {
 public:
   // `share`: uses the tensors of another side if they are the same and no call changes an input. Errors of the source
@@ -26,20 +36,38 @@ public:
   Status launch(int64_t group) override;
   // One run of the convention: seconds of a call.
   Result<double> measure(const BenchOptions &convention = {});
+  // Of a program, by kernel in order of first launch; empty for a kernel.
+  Result<std::vector<BenchPart>> breakdown(const BenchOptions &convention = {});
 
   std::string kernel, name;             // of the case
   std::map<std::string, double> counts; // bytes, flops of the block
   int64_t groups = 0, registers = 0, local_bytes = 0, blocks_per_sm = 0, shared_bytes = 0;
-  std::string entry;
+  int64_t workspace_bytes = 0; // of a program
+  std::string entry;           // or "2 launches" of a program
   std::shared_ptr<BenchTensors> tensors;
 
 private:
   PreparedBench(Module module, Stream stream, double limit)
       : module_(std::move(module)), stream_(std::move(stream)), limit_seconds_(limit) {}
+  static Result<std::unique_ptr<PreparedBench>> prepare(const VerifyOptions &o, const std::string &ptx);
+  static Result<std::unique_ptr<PreparedBench>> create_program(sema::Program &program, const ast::Function &ast,
+                                                               const ast::Check &check, const sema::CaseSpec &c,
+                                                               const sema::InstanceSpec &spec, const VerifyOptions &o,
+                                                               Diagnostics &diags, const PreparedBench *share);
+  void describe(sema::Program &program, const ast::Function &ast, const ast::Check &check, const sema::CaseSpec &c,
+                const ir::Function &f, Diagnostics &diags);
+  Status make_groups(const ir::Function &f, const LaunchData &data, int64_t workspace_bytes,
+                     const PreparedBench *share);
+
   Module module_;
   Stream stream_;
   double limit_seconds_;
-  std::vector<PreparedLaunch> launches_; // by group
+  std::vector<PreparedLaunch> launches_; // of a kernel, by group
+  // Of a program, by group.
+  std::vector<Buffer> workspaces_;
+  std::vector<PreparedProgram> programs_;
+  std::vector<Graph> graphs_;
+  std::vector<std::string> launched_; // entry of each launch
 };
 
 // ---- sweeps: -P BM=64,128 -P BN=32,64
@@ -59,6 +87,9 @@ struct BenchRow {
   std::map<std::string, double> counts;
   int64_t groups = 0, registers = 0, local_bytes = 0, blocks_per_sm = 0;
   std::string entry;
+  std::vector<BenchPart> parts; // of a program
+  int64_t workspace_bytes = 0;
+  bool graph = false;
 
   bool fits() const { return !samples.empty(); }
   double seconds() const;    // the median

@@ -17,7 +17,7 @@ std::string_view executor_name(Executor e) {
   return "";
 }
 
-static ir::SizeExpr::Lookup lookup(const LaunchData &data) {
+ir::SizeExpr::Lookup lookup(const LaunchData &data) {
   return [&](const std::string &name) -> std::optional<int64_t> {
     if (auto it = data.sizes.find(name); it != data.sizes.end()) return it->second;
     if (auto it = data.scalars.find(name); it != data.scalars.end()) return int64_t(it->second);
@@ -59,19 +59,24 @@ Result<std::vector<int64_t>> launch_grid(const ir::Function &f, const LaunchData
   return grid;
 }
 
-// Element strides of dense row-major storage.
-static std::vector<int64_t> dense_strides(const std::vector<int64_t> &shape) {
+std::vector<int64_t> dense_strides(const std::vector<int64_t> &shape) {
   std::vector<int64_t> out(shape.size(), 1);
   for (size_t d = out.size(); d-- > 1;) out[d - 1] = out[d] * shape[d];
   return out;
 }
 
+std::vector<int64_t> strides_of(const LaunchData &data, size_t tensor) {
+  return data.strides.empty() ? dense_strides(data.tensors[tensor].shape) : data.strides[tensor];
+}
+
 bool may_use_aligned(const ir::Function &f, const LaunchData &data) {
   for (const codegen::AlignmentCheck &c : codegen::alignment_checks(f)) {
     using Kind = codegen::AlignmentCheck::Kind;
-    if (c.kind == Kind::Address) continue; // ours are
-    const std::vector<int64_t> &shape = data.tensors[c.param].shape;
-    int64_t value = c.kind == Kind::Extent ? shape[size_t(c.dim)] : dense_strides(shape)[size_t(c.dim)];
+    const HostTensor &t = data.tensors[c.param];
+    int64_t value = c.kind == Kind::Extent   ? t.shape[size_t(c.dim)]
+                    : c.kind == Kind::Stride ? strides_of(data, c.param)[size_t(c.dim)]
+                    : data.offsets.empty()   ? 0
+                                             : data.offsets[c.param] * dtype_bytes(t.dtype);
     if (value % c.multiple) return false;
   }
   return true;
@@ -95,7 +100,7 @@ Blob parameter_blob(const ir::Function &f, const codegen::KernelAbi &abi, const 
     switch (p.kind) {
     case Kind::Pointer: put(p, address(index(p.tensor))); break;
     case Kind::Stride: {
-      put(p, uint64_t(dense_strides(data.tensors[index(p.tensor)].shape)[size_t(p.dim)]));
+      put(p, uint64_t(strides_of(data, index(p.tensor))[size_t(p.dim)]));
       break;
     }
     case Kind::Scalar: {
@@ -112,7 +117,7 @@ Blob parameter_blob(const ir::Function &f, const codegen::KernelAbi &abi, const 
 
 // ---- interpreter
 
-static void to_storage(const HostTensor &t, interp::Storage &s) {
+void to_storage(const HostTensor &t, interp::Storage &s) {
   s.dtype = t.dtype;
   auto n = size_t(t.count());
   if (is_float(t.dtype)) {
@@ -122,6 +127,24 @@ static void to_storage(const HostTensor &t, interp::Storage &s) {
     s.i.resize(n);
     for (size_t k = 0; k < n; k++) s.i[k] = t.get_int(int64_t(k));
   }
+}
+
+void from_storage(const interp::Storage &s, HostTensor &t) {
+  if (is_float(t.dtype))
+    t.set_range(0, s.f);
+  else
+    for (size_t k = 0; k < s.i.size(); k++) t.set_int(int64_t(k), s.i[k]);
+}
+
+interp::Tile scalar_tile(const ir::Param &p, const LaunchData &data) {
+  interp::Tile t(p.type.dtype, {});
+  auto it = data.scalars.find(p.name);
+  double v = it == data.scalars.end() ? 0 : it->second;
+  if (t.is_float())
+    t.f[0] = round_to(t.dtype, v);
+  else
+    t.i[0] = wrap_to(t.dtype, int64_t(v));
+  return t;
 }
 
 Status run_interp(const ir::Function &f, LaunchData &data, const SourceManager &sources, std::string &printed) {
@@ -146,14 +169,7 @@ Status run_interp(const ir::Function &f, LaunchData &data, const SourceManager &
       ref.strides = dense_strides(ref.extents);
       launch.args.emplace_back(ref);
     } else {
-      interp::Tile t(p.type.dtype, {});
-      auto it = data.scalars.find(p.name);
-      double v = it == data.scalars.end() ? 0 : it->second;
-      if (t.is_float())
-        t.f[0] = round_to(t.dtype, v);
-      else
-        t.i[0] = wrap_to(t.dtype, int64_t(v));
-      launch.args.emplace_back(t);
+      launch.args.emplace_back(scalar_tile(p, data));
     }
   }
   for (const std::string &s : f.sizes) {
@@ -169,11 +185,7 @@ Status run_interp(const ir::Function &f, LaunchData &data, const SourceManager &
   }
   for (size_t i = 0; i < f.params.size(); i++) {
     if (!storages[i] || f.params[i].mode == ir::ParamMode::In) continue;
-    HostTensor &t = data.tensors[i];
-    if (is_float(t.dtype))
-      t.set_range(0, storages[i]->f);
-    else
-      for (size_t k = 0; k < storages[i]->i.size(); k++) t.set_int(int64_t(k), storages[i]->i[k]);
+    from_storage(*storages[i], data.tensors[i]);
   }
   return {};
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include "driver/compile.h"
 #include "emu/emu.h"
+#include "interp/interp.h"
 #include "runtime/device.h"
 #include "runtime/host_tensor.h"
 
@@ -15,21 +16,33 @@ struct LaunchData {
   std::map<std::string, int64_t> sizes;
   std::map<std::string, double> scalars;
   std::vector<HostTensor> tensors;
+  // By tensor, in elements, where a launch takes parts of larger tensors; empty: dense, from the first element on.
+  std::vector<std::vector<int64_t>> strides;
+  std::vector<int64_t> offsets;
 };
+std::vector<int64_t> dense_strides(const std::vector<int64_t> &shape); // of row-major storage, in elements
+std::vector<int64_t> strides_of(const LaunchData &data, size_t tensor);
+ir::SizeExpr::Lookup lookup(const LaunchData &data); // sizes and integer scalars
 
 // Extents of a parameter, or a message.
 Result<std::vector<int64_t>> extents(const ir::Function &f, const ir::Param &p, const LaunchData &data);
 // The grid; checks the `where` facts and the ranges of the sizes.
 Result<std::vector<int64_t>> launch_grid(const ir::Function &f, const LaunchData &data, const SourceManager &sources);
-// Whether the entry that assumes 16-byte aligned pitches may be used (bases always are: we allocate them).
+// Whether the entry that assumes 16-byte aligned pitches may be used. The memory of tensors is aligned: we allocate it.
 bool may_use_aligned(const ir::Function &f, const LaunchData &data);
-// The kernel parameters in the order of the ABI; `address` gives a tensor's base by its parameter index.
+// The kernel parameters in the order of the ABI; `address` gives a tensor's first element by its parameter index.
 struct Blob {
   std::vector<uint8_t> bytes;
   std::vector<int64_t> offsets;
 };
 Blob parameter_blob(const ir::Function &f, const codegen::KernelAbi &abi, const LaunchData &data,
                     const std::function<uint64_t(size_t)> &address);
+
+// The wide form of a tensor for the interpreter, and back.
+void to_storage(const HostTensor &t, interp::Storage &s);
+void from_storage(const interp::Storage &s, HostTensor &t);
+// A scalar parameter as the interpreter takes it; 0 if it has no value.
+interp::Tile scalar_tile(const ir::Param &p, const LaunchData &data);
 
 // Each runs the kernel and replaces the tensors that it writes. Messages name what went wrong (trap, emulator errors
 // with PTX and source lines, guard bands, driver faults).

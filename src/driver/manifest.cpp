@@ -27,14 +27,9 @@ const char *operator_name(Op op) {
   case Op::And: return "&&";
   case Op::Or: return "||";
   case Op::Not: return "!";
+  case Op::Select: return "?";
   }
   TKC_UNREACHABLE("a leaf has no operator");
-}
-
-Json expressions(const std::vector<ir::SizeExpr> &list) {
-  Json out = Json::array();
-  for (const ir::SizeExpr &e : list) out.push(expression_json(e));
-  return out;
 }
 
 const char *mode_name(ir::ParamMode m) {
@@ -69,14 +64,6 @@ Json parameter(const codegen::AbiParam &p) {
   return j.set("dtype", dtype_name(p.type)).set("offset", p.offset).set("bytes", p.bytes);
 }
 
-Json tensor(const ir::Param &p) {
-  Json j = Json::object();
-  j.set("name", p.name).set("dtype", dtype_name(p.type.dtype)).set("mode", mode_name(p.mode));
-  j.set("present", p.present);
-  if (p.present) j.set("dims", expressions(p.dims)).set("innerStride", p.any_strides ? Json() : Json(1));
-  return j;
-}
-
 Json condition(const ir::Function &f, const codegen::AlignmentCheck &c) {
   using Kind = codegen::AlignmentCheck::Kind;
   Json j = Json::object();
@@ -90,11 +77,10 @@ Json condition(const ir::Function &f, const codegen::AlignmentCheck &c) {
 }
 
 Json kernel(const ir::Function &f, const codegen::KernelAbi &aligned, const codegen::KernelAbi &any) {
-  Json constants = Json::object(), sizes = Json::array(), tensors = Json::array(), params = Json::array();
-  for (const auto &[name, text] : f.bindings) constants.set(name, constant(text));
+  Json sizes = Json::array(), tensors = Json::array(), params = Json::array();
   for (const std::string &s : f.sizes) sizes.push(s);
   for (const ir::Param &p : f.params)
-    if (p.type.is_tensor()) tensors.push(tensor(p));
+    if (p.type.is_tensor()) tensors.push(tensor_json(p));
   for (const codegen::AbiParam &p : aligned.params) params.push(parameter(p));
   ir::SizeExpr blocks = ir::SizeExpr::constant(1);
   for (const ir::SizeExpr &g : f.grid) blocks = ir::SizeExpr::make(Op::Mul, blocks, g);
@@ -103,14 +89,34 @@ Json kernel(const ir::Function &f, const codegen::KernelAbi &aligned, const code
   entries.push(Json::object().set("name", aligned.entry).set("requires", std::move(conditions)));
   entries.push(Json::object().set("name", any.entry).set("requires", Json::array()));
   Json j = Json::object();
-  j.set("name", f.name).set("constants", std::move(constants)).set("sizes", std::move(sizes));
-  j.set("tensors", std::move(tensors)).set("where", expressions(f.facts)).set("params", std::move(params));
-  j.set("paramBytes", aligned.param_bytes()).set("grid", expressions(f.grid));
+  j.set("name", f.name).set("constants", constants_json(f)).set("sizes", std::move(sizes));
+  j.set("tensors", std::move(tensors)).set("where", expressions_json(f.facts)).set("params", std::move(params));
+  j.set("paramBytes", aligned.param_bytes()).set("grid", expressions_json(f.grid));
   j.set("launchBlocks", expression_json(blocks)).set("block", aligned.threads);
   return j.set("sharedBytes", aligned.shared_bytes).set("entries", std::move(entries));
 }
 
 } // namespace
+
+Json expressions_json(const std::vector<ir::SizeExpr> &list) {
+  Json out = Json::array();
+  for (const ir::SizeExpr &e : list) out.push(expression_json(e));
+  return out;
+}
+
+Json tensor_json(const ir::Param &p) {
+  Json j = Json::object();
+  j.set("name", p.name).set("dtype", dtype_name(p.type.dtype)).set("mode", mode_name(p.mode));
+  j.set("present", p.present);
+  if (p.present) j.set("dims", expressions_json(p.dims)).set("innerStride", p.any_strides ? Json() : Json(1));
+  return j;
+}
+
+Json constants_json(const ir::Function &f) {
+  Json out = Json::object();
+  for (const auto &[name, text] : f.bindings) out.set(name, constant(text));
+  return out;
+}
 
 Json expression_json(const ir::SizeExpr &e) {
   if (e.is_const()) return Json(e.value());
@@ -118,11 +124,12 @@ Json expression_json(const ir::SizeExpr &e) {
   Json j = Json::array();
   j.push(operator_name(e.op())).push(expression_json(e.a()));
   if (e.op() != Op::Not) j.push(expression_json(e.b()));
+  if (e.op() == Op::Select) j.push(expression_json(e.c()));
   return j;
 }
 
 Json manifest(const std::vector<const ir::Function *> &functions, const std::vector<codegen::KernelAbi> &abis,
-              const ManifestOptions &o) {
+              const std::vector<const sema::HostProgram *> &programs, const ManifestOptions &o) {
   TKC_CHECK(abis.size() == 2 * functions.size(), "{} entries of {} kernels", abis.size(), functions.size());
   Json kernels = Json::array();
   for (size_t i = 0; i < functions.size(); i++) kernels.push(kernel(*functions[i], abis[2 * i], abis[2 * i + 1]));
@@ -135,7 +142,11 @@ Json manifest(const std::vector<const ir::Function *> &functions, const std::vec
   j.set("format", "tkc-kernels").set("version", 1).set("tkc", o.version).set("source", o.source).set("arch", o.arch);
   j.set("ptx", std::move(ptx));
   if (!o.cubin_file.empty()) j.set("cubin", Json::object().set("file", o.cubin_file));
-  return j.set("kernels", std::move(kernels));
+  j.set("kernels", std::move(kernels));
+  if (programs.empty()) return j;
+  Json list = Json::array();
+  for (const sema::HostProgram *p : programs) list.push(program_json(*p));
+  return j.set("programs", std::move(list));
 }
 
 } // namespace tkc::driver

@@ -1,4 +1,4 @@
-// `--emit json`: all that a program in another language needs to load and launch the kernels of one PTX module.
+// `--emit json`: all that a loader in another language needs to launch the kernels and programs of one PTX module.
 //
 //   format        "tkc-kernels", version 1: fields may be added, none changes its meaning
 //   tkc, source   the compiler's version; the .tk file
@@ -21,12 +21,33 @@
 //     entries     two; the first whose `requires` holds is launched, all conditions together: {"address": tensor,
 //                 "multiple": bytes}, {"stride" or "extent": tensor, "dim": d, "multiple": elements}. The last requires
 //                 nothing.
+//   programs      a list, left out if there are none; of each
+//     name, constants, sizes, tensors, where   as of a kernel
+//     scalars     name, dtype
+//     temporaries name, dtype, dims: memory that the loader gives, aligned to 256 bytes
+//     steps       a list, executed in order; each one of
+//                 {"alloc": i}             temporary i is new memory from here on; it is free after its last launch
+//                 {"launch": kernel, "tensors": {parameter: view or null}, "scalars": {parameter: value}, "sizes":
+//                 {..}}
+//                                          with every size of the kernel; a value is an expression, a number, or
+//                                          {"scalar": name} of the program
+//                 {"require": expression}  the launch is refused if it is 0
+//                 {"if": expression, "then": steps, "else": steps}
+//                 {"for": counter, "from", "to", "by": expressions, "do": steps}
+//                 {"parallel": steps}      no launch in them depends on another one
+//                 view                     {"tensor": name} or {"temporary": i}; "dims": of each dim of that tensor
+//                 "at"
+//                                          and "extent" (expressions) and "kept": false for one position, whose dim
+//                                          goes away. It must lie inside the tensor.
+//                 Expressions also name integer and boolean scalars, counters, and device.sms, device.l2_bytes,
+//                 device.smem (bytes of shared memory a block may have) and device.arch (120).
 //
 // An expression is a number, the name of a size or of an integer scalar, or a list [op, a, b] ([op, a] of "!") with op
-// one of + - * / % cdiv min max == != < <= > >= && || !. Integers of 64 bits; / and % truncate towards zero, cdiv
-// rounds up, comparisons and logic give 0 or 1.
+// one of + - * / % cdiv min max == != < <= > >= && || !, or ["?", cond, a, b]. Integers of 64 bits; / and % truncate
+// towards zero, cdiv rounds up, comparisons and logic give 0 or 1.
 #pragma once
 #include "driver/compile.h"
+#include "sema/host_program.h"
 #include "support/json.h"
 
 namespace tkc::driver {
@@ -38,8 +59,12 @@ struct ManifestOptions {
 };
 // `abis` as emit_module() gives them: two a function.
 Json manifest(const std::vector<const ir::Function *> &functions, const std::vector<codegen::KernelAbi> &abis,
-              const ManifestOptions &options);
+              const std::vector<const sema::HostProgram *> &programs, const ManifestOptions &options);
+Json program_json(const sema::HostProgram &program); // manifest_program.cpp
 
 Json expression_json(const ir::SizeExpr &e);
+Json expressions_json(const std::vector<ir::SizeExpr> &list);
+Json tensor_json(const ir::Param &p);
+Json constants_json(const ir::Function &f);
 
 } // namespace tkc::driver

@@ -77,8 +77,8 @@ private:
                      std::string_view what) -> Status {
       for (const auto &[name, value] : map)
         if (std::find(names.begin(), names.end(), name) == names.end())
-          return failure("{} {}: kernel `{}` has no {} `{}`{}", option, name, kernel_.name.text, what, name,
-                         suggestion(name, names));
+          return failure("{} {}: {} `{}` has no {} `{}`{}", option, name, ast::spelling(kernel_.kind),
+                         kernel_.name.text, what, name, suggestion(name, names));
       return {};
     };
     TKC_TRY(known(request_.inputs, tensors, "--input", "tensor"));
@@ -88,12 +88,13 @@ private:
     TKC_TRY(known(request_.sizes, sizes, "--size", "size"));
     for (const auto &[name, path] : request_.inputs)
       if (find_param(kernel_, name)->mode == ast::ParamMode::Out)
-        return failure("--input {}: `{}` is an output of kernel `{}`", name, name, kernel_.name.text);
+        return failure("--input {}: `{}` is an output of {} `{}`", name, name, ast::spelling(kernel_.kind),
+                       kernel_.name.text);
     for (const auto *files : {&request_.outputs, &request_.expected})
       for (const auto &[name, path] : *files)
         if (find_param(kernel_, name)->mode == ast::ParamMode::In)
-          return failure("{} {}: `{}` is an input of kernel `{}`", files == &request_.outputs ? "--output" : "--expect",
-                         name, name, kernel_.name.text);
+          return failure("{} {}: `{}` is an input of {} `{}`", files == &request_.outputs ? "--output" : "--expect",
+                         name, name, ast::spelling(kernel_.kind), kernel_.name.text);
     return {};
   }
 
@@ -179,9 +180,10 @@ Result<RunResult> run_kernel(sema::Program &program, const ast::Function &kernel
   Deduction deduced(program, kernel, request, o.overrides);
   TKC_TRY(deduced.run());
   RunResult out;
-  out.function = sema::instantiate(program, kernel, deduced.spec, o.compile.target, diags);
-  if (!out.function) return failure("the kernel has errors");
-  const ir::Function &f = *out.function;
+  auto instance = make_instance(program, kernel, deduced.spec, o.compile.target, diags);
+  if (!instance) return failure("the {} has errors", ast::spelling(kernel.kind));
+  out.instance = std::move(*instance);
+  const ir::Function &f = *out.instance.function;
   const ast::Check *check = program.check_for(kernel.name.text, false);
   sema::CaseSpec values;
   values.numbers = deduced.numbers;
@@ -205,7 +207,7 @@ Result<RunResult> run_kernel(sema::Program &program, const ast::Function &kernel
   out.data = std::move(*data);
   if (o.progress) o.progress(kernel.name.text);
   std::vector<LaunchData> results;
-  TKC_TRY(run_on(program, kernel, f, deduced.spec, o, diags, out.data, out.printed, results));
+  TKC_TRY(run_on(program, out.instance, deduced.spec, o, diags, out.data, out.printed, results));
   std::vector<TensorOutput> outputs;
   for (size_t i = 0; i < f.params.size(); i++) {
     const std::string &name = f.params[i].name;

@@ -1,4 +1,4 @@
-// `tkc run`: one launch of a kernel on tensors from files.
+// `tkc run`: one launch of a kernel or run of a program on tensors from files.
 #pragma once
 #include "driver/verify.h"
 #include "runtime/tensor_file.h"
@@ -13,7 +13,7 @@ struct RunRequest {
 };
 
 struct RunResult {
-  std::unique_ptr<ir::Function> function;
+  Instance instance;
   LaunchData data;
   std::string printed;
   std::vector<std::pair<std::string, Comparison>> compared; // with the expected tensors

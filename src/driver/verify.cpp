@@ -1,5 +1,7 @@
 #include "driver/verify.h"
+#include "driver/program_gpu.h"
 #include "interp/interp.h"
+#include "ir/target.h"
 #include "runtime/generators.h"
 #include "support/stop.h"
 #include <chrono>
@@ -216,17 +218,21 @@ static bool same_tensors(const LaunchData &a, const LaunchData &b) {
   return true;
 }
 
-// Runs one case; `results` gets the outputs of the emulator's schedules, those that differ.
-Status run_on(sema::Program &program, const ast::Function &kernel, const ir::Function &typed,
-              const sema::InstanceSpec &spec, const VerifyOptions &o, Diagnostics &diags, LaunchData &data,
-              std::string &printed, std::vector<LaunchData> &results) {
-  if (o.executor == Executor::Interp) {
-    TimeLimit limit(o.limit_seconds);
-    return run_interp(typed, data, diags.sources(), printed);
-  }
-  auto compiled = compile_kernel(program, kernel, spec, o.compile, diags);
-  if (!compiled) return failure("the kernel has errors");
-  if (o.executor == Executor::Gpu) return run_gpu(*o.device, *compiled, data, diags.sources(), o.gpu_limit());
+DeviceFacts VerifyOptions::device_facts() const {
+  DeviceFacts out = executor == Executor::Gpu && device
+                        ? DeviceFacts::of(device->info())
+                        : DeviceFacts::of(compile.tune_for ? *compile.tune_for : *compile.target);
+  for (const auto &[name, value] : assume)
+    if (int64_t *property = out.find(name)) *property = value;
+  return out;
+}
+
+// One run on the emulator.
+using EmuRun = std::function<Status(LaunchData &, const emu::Options &, std::string &printed)>;
+
+// `results` gets the outputs of the emulator's schedules, those that differ.
+static Status run_schedules(const EmuRun &run_once, const VerifyOptions &o, LaunchData &data, std::string &printed,
+                            std::vector<LaunchData> &results) {
   LaunchData before = data;
   Status ran;
   for (int64_t k = 0; k < o.emu_schedules && ran; k++) {
@@ -234,15 +240,49 @@ Status run_on(sema::Program &program, const ast::Function &kernel, const ir::Fun
     emu::Options schedule = emu::nth_schedule(o.emu, k, o.emu_policy);
     std::string text;
     TimeLimit limit(o.limit_seconds);
-    ran = run_emu(*compiled, run, diags.sources(), schedule, text);
+    ran = run_once(run, schedule, text);
     if (!ran && o.emu_schedules > 1)
       return failure("{} (schedule {} of {}: --emu-policy {} --emu-seed {})", ran.error(), k + 1, o.emu_schedules,
                      emu::policy_name(schedule.policy), schedule.seed);
-    if (k == 0) printed = text;
+    if (k == 0) printed += text;
     if (ran && (results.empty() || !same_tensors(run, results.back()))) results.push_back(std::move(run));
   }
   if (ran) data = results[0];
   return ran;
+}
+
+static Status run_program_on(sema::Program &program, const Instance &instance, const VerifyOptions &o,
+                             Diagnostics &diags, LaunchData &data, std::string &printed,
+                             std::vector<LaunchData> &results) {
+  auto plan = make_plan(*instance.program, data, o.device_facts(), diags.sources());
+  if (!plan) return plan.failed();
+  if (o.show_plan) printed += plan->to_string();
+  if (o.executor == Executor::Interp) {
+    TimeLimit limit(o.limit_seconds);
+    return run_interp(*plan, data, diags.sources(), printed);
+  }
+  std::set<size_t> wanted = kernels_of(*plan);
+  auto compiled = compile_program(program, *instance.program, o.compile, diags, &wanted);
+  if (!compiled) return failure("the program has errors");
+  if (o.executor == Executor::Gpu) return run_gpu(*o.device, *plan, *compiled, data, o.graph, o.gpu_limit());
+  return run_schedules([&](LaunchData &run, const emu::Options &options,
+                           std::string &text) { return run_emu(*plan, *compiled, run, options, text); },
+                       o, data, printed, results);
+}
+
+Status run_on(sema::Program &program, const Instance &instance, const sema::InstanceSpec &spec, const VerifyOptions &o,
+              Diagnostics &diags, LaunchData &data, std::string &printed, std::vector<LaunchData> &results) {
+  if (instance.program) return run_program_on(program, instance, o, diags, data, printed, results);
+  if (o.executor == Executor::Interp) {
+    TimeLimit limit(o.limit_seconds);
+    return run_interp(*instance.function, data, diags.sources(), printed);
+  }
+  auto compiled = compile_kernel(program, *instance.ast, spec, o.compile, diags);
+  if (!compiled) return failure("the kernel has errors");
+  if (o.executor == Executor::Gpu) return run_gpu(*o.device, *compiled, data, diags.sources(), o.gpu_limit());
+  return run_schedules([&](LaunchData &run, const emu::Options &options,
+                           std::string &text) { return run_emu(*compiled, run, diags.sources(), options, text); },
+                       o, data, printed, results);
 }
 
 static CaseResult run_case(sema::Program &program, const ast::Function &kernel, const ast::Check &check,
@@ -258,13 +298,14 @@ static CaseResult run_case(sema::Program &program, const ast::Function &kernel, 
   };
   sema::InstanceSpec spec = c.spec;
   for (const auto &[k, v] : o.overrides.params) spec.params[k] = v;
-  auto typed = sema::instantiate(program, kernel, spec, o.compile.target, diags);
-  if (!typed) return fail(failure("the kernel has errors"));
+  auto instance = make_instance(program, kernel, spec, o.compile.target, diags);
+  if (!instance) return fail(failure("the {} has errors", ast::spelling(kernel.kind)));
+  const ir::Function *typed = instance->function.get();
   auto data = make_data(program, &check, *typed, c, o.seed, diags);
   if (!data) return fail(data.failed());
   LaunchData before = *data;
   std::vector<LaunchData> results;
-  Status ran = run_on(program, kernel, *typed, spec, o, diags, *data, out.printed, results);
+  Status ran = run_on(program, *instance, spec, o, diags, *data, out.printed, results);
   if (!ran) return fail(ran.failed());
   if (results.empty()) results.push_back(*data);
   std::vector<sema::HostArg> args = words_of(*typed);

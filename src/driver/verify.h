@@ -1,6 +1,6 @@
-// Verification of a kernel against its reference, case by case.
+// Verification of a kernel or program against its reference, case by case.
 #pragma once
-#include "driver/execute.h"
+#include "driver/instance.h"
 #include "runtime/compare.h"
 
 namespace tkc::driver {
@@ -19,6 +19,11 @@ struct VerifyOptions {
   double gpu_limit() const { return limit_seconds > 0 ? limit_seconds : kGpuLimit; }
   static constexpr double kGpuLimit = 60;
   std::function<void(const std::string &what)> progress; // called before each case
+  // Of programs:
+  std::map<std::string, int64_t> assume; // properties of the device that replace its own
+  bool graph = false;                    // on the GPU: capture the launches and run the graph
+  bool show_plan = false;                // the plan is printed
+  DeviceFacts device_facts() const;
 };
 
 struct CaseResult {
@@ -44,10 +49,10 @@ using GivenTensors = std::map<std::string, HostTensor>;
 Result<LaunchData> make_data(sema::Program &program, const ast::Check *check, const ir::Function &function,
                              const sema::CaseSpec &c, uint64_t seed, Diagnostics &diags,
                              const GivenTensors &given = {});
-// Runs the typed kernel on the executor of the options, compiled as `spec` says where it must be.
-Status run_on(sema::Program &program, const ast::Function &kernel, const ir::Function &typed,
-              const sema::InstanceSpec &spec, const VerifyOptions &options, Diagnostics &diags, LaunchData &data,
-              std::string &printed, std::vector<LaunchData> &results);
+// Runs a kernel or program on the executor of the options, compiled as `spec` says where it must be.
+Status run_on(sema::Program &program, const Instance &instance, const sema::InstanceSpec &spec,
+              const VerifyOptions &options, Diagnostics &diags, LaunchData &data, std::string &printed,
+              std::vector<LaunchData> &results);
 // The limits for an output: those of the block (which may be null), else what rounding to the dtype leaves.
 Tolerance tolerance_of(const ast::Check *check, const std::string &output, DType t, Diagnostics &diags);
 

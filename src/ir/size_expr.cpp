@@ -15,7 +15,8 @@ static std::optional<int64_t> apply(Op op, int64_t a, int64_t b) {
   int64_t out;
   switch (op) {
   case Op::Const:
-  case Op::Sym: break;
+  case Op::Sym:
+  case Op::Select: break;
   case Op::Add: return __builtin_add_overflow(a, b, &out) ? std::nullopt : std::optional(out);
   case Op::Sub: return __builtin_sub_overflow(a, b, &out) ? std::nullopt : std::optional(out);
   case Op::Mul: return __builtin_mul_overflow(a, b, &out) ? std::nullopt : std::optional(out);
@@ -52,10 +53,25 @@ SizeExpr SizeExpr::make(Op op, SizeExpr a, SizeExpr b) {
   return SizeExpr(std::make_shared<const Node>(Node{op, 0, "", {std::move(a), std::move(b)}}));
 }
 
+SizeExpr SizeExpr::select(SizeExpr cond, SizeExpr yes, SizeExpr no) {
+  if (cond.is_const()) return cond.value() ? yes : no;
+  return SizeExpr(
+      std::make_shared<const Node>(Node{Op::Select, 0, "", {std::move(cond), std::move(yes), std::move(no)}}));
+}
+
+SizeExpr SizeExpr::substitute(const std::function<std::optional<SizeExpr>(const std::string &)> &by) const {
+  if (is_const()) return *this;
+  if (op() == Op::Sym) return by(name()).value_or(*this);
+  if (op() == Op::Select) return select(a().substitute(by), b().substitute(by), c().substitute(by));
+  return make(op(), a().substitute(by), b().substitute(by));
+}
+
 std::optional<int64_t> SizeExpr::eval(const Lookup &lookup) const {
   if (is_const()) return value();
   if (op() == Op::Sym) return lookup(name());
-  auto x = a().eval(lookup), y = b().eval(lookup);
+  auto x = a().eval(lookup);
+  if (op() == Op::Select) return x ? (*x ? b() : c()).eval(lookup) : std::nullopt;
+  auto y = b().eval(lookup);
   if (!x || !y) return std::nullopt;
   return apply(op(), *x, *y);
 }
@@ -94,6 +110,7 @@ Spelling spelling(Op op) {
   case Op::And: return {"&&", 2};
   case Op::Or: return {"||", 1};
   case Op::Not: return {"!", 8};
+  case Op::Select: return {"?", 0};
   }
   return {"", 9};
 }
@@ -102,6 +119,7 @@ Spelling spelling(Op op) {
 std::string SizeExpr::str() const {
   if (is_const()) return std::to_string(value());
   if (op() == Op::Sym) return name();
+  if (op() == Op::Select) return fmt::format("({} ? {} : {})", a().str(), b().str(), c().str());
   Spelling s = spelling(op());
   if (s.precedence == 0) return fmt::format("{}({}, {})", s.text, a().str(), b().str());
   auto wrap = [&](const SizeExpr &e, bool right) {

@@ -38,6 +38,7 @@ struct Part {
   int sms, clock_mhz;
   double mma_cycles;           // of one m16n8k16 f32-accumulating product on one sub-core
   double dram_bytes_per_cycle; // per SM
+  int l2_mib;
 };
 
 const std::vector<Target> &all_targets();

@@ -114,6 +114,7 @@ void Facts::assume(const SizeExpr &e) {
   case O::Max:
   case O::Ne:
   case O::Or:
+  case O::Select:
   case O::Not: return;
   }
 }
@@ -147,6 +148,7 @@ Poly Facts::size(const SizeExpr &e) {
   case O::Le:
   case O::Gt:
   case O::Ge:
+  case O::Select:
   case O::And:
   case O::Or:
   case O::Not: return atom_in("(" + e.str() + ")", 0, 1);

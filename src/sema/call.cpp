@@ -19,7 +19,8 @@ SV Elaborator::call(const ast::Expr &e) {
   std::vector<OpKind> kinds = ir::find_source_ops(e.text);
   // A kernel is not called, so one that is named like an op does not hide it.
   if (auto it = file_->functions.find(e.text);
-      it != file_->functions.end() && (kinds.empty() || it->second.first->kind != ast::FunctionKind::Kernel))
+      it != file_->functions.end() && (kinds.empty() || (it->second.first->kind != ast::FunctionKind::Kernel &&
+                                                         it->second.first->kind != ast::FunctionKind::Program)))
     return call_function(*it->second.first, it->second.second, e);
   if (auto t = parse_dtype(e.text)) return cast(*t, e);
   if (Var *v = lookup(e.text); v && v->value.is(Kind::DType)) return cast(v->value.dtype, e);

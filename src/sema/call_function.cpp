@@ -44,8 +44,9 @@ SV Elaborator::call_function(const ast::Function &f, Scope *scope, const ast::Ex
   bool callable = f.kind == ast::FunctionKind::Fn || (f.kind == ast::FunctionKind::Reference && reference());
   if (!callable)
     return error(e.name_loc, DiagKind::not_callable, e.text,
-                 f.kind == ast::FunctionKind::Kernel ? "kernels are launched"
-                                                     : "references are called in verify blocks and references");
+                 f.kind == ast::FunctionKind::Program  ? "programs are run by the host"
+                 : f.kind == ast::FunctionKind::Kernel ? "kernels are launched"
+                                                       : "references are called in verify blocks and references");
   for (const Call &c : calls_)
     if (c.function == &f) return error(e.name_loc, DiagKind::recursion, e.text, "functions are inlined");
   // Arguments, in the caller's scope.

@@ -96,9 +96,12 @@ private:
 } // namespace
 
 void check_blocks(const ast::File &file, Diagnostics &diags) {
+  auto is_entry = [](const ast::Function &f) {
+    return f.kind == ast::FunctionKind::Kernel || f.kind == ast::FunctionKind::Program;
+  };
   std::set<std::string> kernels;
   for (const ast::Function &f : file.functions)
-    if (f.kind == ast::FunctionKind::Kernel) kernels.insert(f.name.text);
+    if (is_entry(f)) kernels.insert(f.name.text);
   Once verifies(diags), benches(diags);
   for (const ast::Check &c : file.checks) {
     (c.is_bench ? benches : verifies)(c.kernel);
@@ -107,7 +110,7 @@ void check_blocks(const ast::File &file, Diagnostics &diags) {
       continue;
     }
     for (const ast::Function &f : file.functions)
-      if (f.kind == ast::FunctionKind::Kernel && f.name.text == c.kernel.text) {
+      if (is_entry(f) && f.name.text == c.kernel.text) {
         BlockCheck(c, f, diags).run();
         break;
       }

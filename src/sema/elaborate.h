@@ -70,7 +70,9 @@ public:
     generators_ = calls, generator_shape_ = std::move(shape), generator_dtype_ = dtype;
   }
 
-  std::set<std::string> size_symbols;             // names that size() may leave symbolic
+  std::set<std::string> size_symbols; // names that size() may leave symbolic
+  // What a program adds to sizes, asked first: true if the expression is its own kind of thing.
+  std::function<bool(const ast::Expr &, std::optional<ir::SizeExpr> &)> host_size;
   std::map<const ir::Value *, SourceLoc> written; // tensors that a store or an atomic names, and where the first does
 
 private:

@@ -28,6 +28,7 @@ std::string SV::describe() const {
   case Kind::Tuple: return fmt::format("a tuple of {}", elements.size());
   case Kind::Absent: return fmt::format("absent tensor `{}`", s);
   case Kind::Effect: return "a call without value";
+  case Kind::Size: return "host scalar " + size->str();
   }
   return "";
 }

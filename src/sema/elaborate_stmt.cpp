@@ -78,6 +78,10 @@ Elaborator::Flow Elaborator::statement(const std::vector<ast::StmtPtr> &stmts, s
   case StmtKind::For: for_stmt(s); return {};
   case StmtKind::While: while_stmt(s); return {};
   case StmtKind::Return: return return_stmt(s);
+  case StmtKind::Launch:
+  case StmtKind::Parallel:
+    error(s.loc, DiagKind::only_in_program, s.kind == StmtKind::Launch ? "launch" : "parallel");
+    return {};
   case StmtKind::Block: {
     push_scope();
     Flow f = block(s.body);

@@ -1,5 +1,6 @@
 #include "sema/instance.h"
 #include "ir/target.h"
+#include "sema/signature.h"
 #include "syntax/walk_ast.h"
 #include <algorithm>
 #include <cmath>
@@ -10,67 +11,21 @@ using Kind = SV::Kind;
 
 namespace {
 
-// The value of a compile-time parameter from its text.
-SV parse_setting(const ast::GenericParam &g, const std::string &text, Scope &scope, Diagnostics &diags) {
-  SourceLoc loc = g.name.loc;
-  std::string type = g.type ? g.type->name.text : "int";
-  if (type == "int") {
-    char *end = nullptr;
-    errno = 0;
-    int64_t v = std::strtoll(text.c_str(), &end, 0);
-    if (!text.empty() && !*end && errno == 0) return SV::make_int(v, loc);
-  } else if (type == "bool") {
-    if (text == "true" || text == "1") return SV::make_bool(true, loc);
-    if (text == "false" || text == "0") return SV::make_bool(false, loc);
-  } else if (type == "type") {
-    if (auto t = parse_dtype(text)) return SV::make(Kind::DType, loc, [&](SV &s) { s.dtype = *t; });
-  } else if (auto it = scope.enums.find(type); it != scope.enums.end()) {
-    std::string name = text.substr(text.find('.') == text.npos ? 0 : text.find('.') + 1);
-    for (size_t i = 0; i < it->second.first->values.size(); i++)
-      if (it->second.first->values[i].text == name)
-        return SV::make(Kind::Enum, loc, [&](SV &s) { s.s = type + "." + name, s.i = int64_t(i); });
-  }
-  diags.report(loc, DiagKind::type_mismatch, fmt::format("{} for `{}`", type, g.name.text), fmt::format("`{}`", text));
-  return SV::poison();
-}
-
-std::string setting_text(const SV &v) {
-  switch (v.kind) {
-  case Kind::Int: return fmt::format("{}", v.i);
-  case Kind::Bool: return v.i ? "true" : "false";
-  case Kind::Float: return fmt::format("{}", v.f);
-  case Kind::DType: return std::string(dtype_name(v.dtype));
-  case Kind::Enum: return v.s;
-  default: return v.describe();
-  }
-}
-
-// The names in an expression, in order.
-void used_names(const ast::Expr &e, std::vector<std::string> &out) {
-  if (e.kind == ast::ExprKind::Name) out.push_back(e.text);
-  for (const ast::ExprPtr &x : e.operands)
-    if (x) used_names(*x, out);
-  for (const auto *list : {&e.generics, &e.args})
-    for (const ast::Arg &a : *list) used_names(*a.value, out);
-}
-
 class KernelInstance {
 public:
   KernelInstance(Program &program, const ast::Function &ast, const InstanceSpec &spec, const ir::Target *target,
                  Diagnostics &diags)
-      : program_(program), ast_(ast), spec_(spec), diags_(diags), fn_(std::make_unique<ir::Function>()),
-        e_(program, *fn_, diags, target) {}
+      : ast_(ast), diags_(diags), fn_(std::make_unique<ir::Function>()), e_(program, *fn_, diags, target),
+        signature_(program, ast, spec, *fn_, e_) {}
 
   std::unique_ptr<ir::Function> run() {
     int64_t errors = diags_.error_count();
-    fn_->name = ast_.name.text;
-    fn_->loc = ast_.name.loc;
-    fn_->body = fn_->new_block(nullptr);
-    e_.builder().set_block(fn_->body);
+    signature_.begin();
     // What has an error in the header is poison in the body, whose own errors come out in the same run.
-    bind_generics();
-    declare_params();
+    signature_.bind_generics();
+    signature_.declare_params();
     clauses();
+    signature_.facts();
     e_.body(ast_.body);
     failed_ = diags_.error_count() != errors;
     e_.builder().set_block(fn_->body);
@@ -80,127 +35,6 @@ public:
   }
 
 private:
-  void bind_generics() {
-    for (const ast::GenericParam &g : ast_.generics) {
-      SV v;
-      if (auto it = spec_.params.find(g.name.text); it != spec_.params.end())
-        v = parse_setting(g, it->second, program_.root(), diags_);
-      else if (g.default_value)
-        v = e_.expr(*g.default_value);
-      else
-        diags_.report(g.name.loc, DiagKind::missing_parameter, g.name.text, ast_.name.text, g.name.text);
-      if (!v.is_poison()) fn_->bindings.emplace_back(g.name.text, setting_text(v));
-      e_.define(g.name, v);
-    }
-  }
-
-  void declare_params() {
-    // Names in extents that mean nothing else are run-time sizes.
-    for (const ast::Param &p : ast_.params)
-      if (p.type && p.type->kind == ast::TypeKind::Tensor)
-        for (const ast::ExprPtr &d : p.type->dims) {
-          std::vector<std::string> names;
-          used_names(*d, names);
-          for (const std::string &n : names)
-            if (!e_.lookup(n) && !program_.root().consts.count(n) && !parameter_named(n) &&
-                e_.size_symbols.insert(n).second)
-              fn_->sizes.push_back(n);
-        }
-    for (const ast::Param &p : ast_.params)
-      if (p.type && p.type->kind == ast::TypeKind::Named)
-        if (auto t = parse_dtype(p.type->name.text); t && is_integer(*t)) e_.size_symbols.insert(p.name.text);
-    std::set<std::string> failed;
-    for (const ast::Param &p : ast_.params)
-      if (!declare(p)) failed.insert(p.name.text);
-    for (const ir::Param &p : fn_->params)
-      if (p.present) argument(p.type, p.name);
-    for (const std::string &s : fn_->sizes) argument(ir::Type::scalar(DType::I32), s);
-    for (const std::string &name : failed)
-      if (!e_.lookup(name)) e_.define({name, ast_.name.loc}, SV::poison());
-    for (const ir::Param &p : fn_->params) {
-      if (failed.count(p.name)) continue; // declared twice
-      ir::Value *v = fn_->param_value(p.name);
-      ast::Name name{p.name, p.loc};
-      if (!p.present)
-        e_.define(name, SV::make(Kind::Absent, p.loc, [&](SV &s) { s.s = p.name; }));
-      else
-        e_.define(name, p.type.is_tensor() ? SV::make_tensor(v, p.loc) : SV::make_value(v, p.loc));
-    }
-    for (const std::string &s : fn_->sizes) {
-      SourceLoc loc = ast_.name.loc;
-      e_.define({s, loc}, SV::make_value(fn_->size_value(s), loc));
-    }
-  }
-
-  void argument(ir::Type type, const std::string &name) {
-    ir::Value *v = fn_->new_value(std::move(type), name);
-    v->block = fn_->body;
-    v->index = int64_t(fn_->body->args.size());
-    fn_->body->args.push_back(v);
-  }
-
-  bool parameter_named(const std::string &name) const {
-    return std::any_of(ast_.params.begin(), ast_.params.end(),
-                       [&](const ast::Param &p) { return p.name.text == name; });
-  }
-
-  bool declare(const ast::Param &p) {
-    if (!p.type) {
-      diags_.report(p.name.loc, DiagKind::wrong_parameter_type, p.name.text, "kernel", "a tensor or a scalar type");
-      return false;
-    }
-    ir::Param out;
-    out.name = p.name.text;
-    out.loc = p.name.loc;
-    out.mode = p.mode == ast::ParamMode::In    ? ir::ParamMode::In
-               : p.mode == ast::ParamMode::Out ? ir::ParamMode::Out
-                                               : ir::ParamMode::InOut;
-    for (const ir::Param &q : fn_->params)
-      if (q.name == out.name) {
-        diags_.report(p.name.loc, DiagKind::duplicate_name, out.name).notes.push_back({q.loc, "first declared here"});
-        return false;
-      }
-    if (p.type->kind == ast::TypeKind::Named) {
-      auto t = e_.type(*p.type);
-      if (!t) return false;
-      if (out.mode != ir::ParamMode::In) {
-        diags_.report(p.name.loc, DiagKind::wrong_parameter_type, out.name, "kernel", "a tensor to be written");
-        return false;
-      }
-      out.type = *t;
-      fn_->params.push_back(out);
-      return true;
-    }
-    if (p.type->kind != ast::TypeKind::Tensor) {
-      diags_.report(p.type->loc, DiagKind::wrong_parameter_type, out.name, "kernel", "a tensor or a scalar type");
-      return false;
-    }
-    auto dtype = e_.dtype_of(p.type->element);
-    if (!dtype) return false;
-    if (dtype_bits(*dtype) < 8) { // two elements share a byte, which no two threads can write
-      diags_.report(p.type->element.loc, DiagKind::wrong_parameter_type, out.name, "kernel",
-                    fmt::format("a tensor of whole bytes: pass packed {} as u8", dtype_name(*dtype)));
-      return false;
-    }
-    std::vector<int64_t> shape;
-    for (const ast::ExprPtr &d : p.type->dims) {
-      auto s = e_.size(*d);
-      if (!s) return false;
-      if (s->is_const() && s->value() < 0) {
-        diags_.report(d->loc, DiagKind::bad_extent, shape.size(), s->value());
-        return false;
-      }
-      out.dims.push_back(*s);
-      shape.push_back(s->is_const() ? s->value() : ir::kDynamic);
-    }
-    out.type = ir::Type::tensor(*dtype, shape);
-    out.optional = p.type->optional;
-    out.any_strides = p.type->any_strides;
-    out.present = !(out.optional && spec_.absent.count(out.name));
-    fn_->params.push_back(out);
-    return true;
-  }
-
   void clauses() {
     if (!ast_.has_grid) diags_.report(ast_.name.loc, DiagKind::missing_clause, ast_.name.text, "grid (...)");
     for (const ast::ExprPtr &g : ast_.grid) fn_->grid.push_back(e_.size(*g).value_or(ir::SizeExpr::constant(1)));
@@ -226,12 +60,6 @@ private:
       else if (w)
         fn_->warps = *w;
     }
-    for (const ast::ExprPtr &f : ast_.facts) {
-      auto s = e_.size(*f);
-      if (!s) continue;
-      fn_->facts.push_back(*s);
-      fn_->fact_locs.push_back(f->loc);
-    }
   }
 
   void check_outputs() {
@@ -256,12 +84,11 @@ private:
     }
   }
 
-  Program &program_;
   const ast::Function &ast_;
-  const InstanceSpec &spec_;
   Diagnostics &diags_;
   std::unique_ptr<ir::Function> fn_;
   Elaborator e_;
+  Signature signature_;
   bool failed_ = false;
 };
 
@@ -281,7 +108,7 @@ public:
                                                             : SV::make_float(v, check.kernel.loc);
       e->define({name, check.kernel.loc}, number);
     }
-    const ast::Function *kernel = program.find(check.kernel.text, ast::FunctionKind::Kernel);
+    const ast::Function *kernel = program.find_entry(check.kernel.text);
     for (const HostArg &a : args) {
       if (!a.word.empty()) {
         for (const ast::GenericParam &g : kernel->generics)

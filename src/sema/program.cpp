@@ -109,11 +109,32 @@ const ast::Function *Program::find(const std::string &name, ast::FunctionKind ki
   return it != root_->functions.end() && it->second.first->kind == kind ? it->second.first : nullptr;
 }
 
-std::vector<const ast::Function *> Program::kernels() const {
+const ast::Function *Program::find_entry(const std::string &name) const {
+  const ast::Function *kernel = find(name, ast::FunctionKind::Kernel);
+  return kernel ? kernel : find(name, ast::FunctionKind::Program);
+}
+
+static std::vector<const ast::Function *> of_kind(const ast::File &file, ast::FunctionKind kind) {
   std::vector<const ast::Function *> out;
-  for (const ast::Function &f : root_->file->functions)
-    if (f.kind == ast::FunctionKind::Kernel) out.push_back(&f);
+  for (const ast::Function &f : file.functions)
+    if (f.kind == kind) out.push_back(&f);
   return out;
+}
+std::vector<const ast::Function *> Program::kernels() const { return of_kind(main(), ast::FunctionKind::Kernel); }
+std::vector<const ast::Function *> Program::programs() const { return of_kind(main(), ast::FunctionKind::Program); }
+
+std::vector<const ast::Function *> Program::entries() const {
+  std::vector<const ast::Function *> out = kernels();
+  for (const ast::Function *p : programs()) out.push_back(p);
+  return out;
+}
+
+Scope &Program::scope_of(const ast::Function &f) const {
+  for (const auto &scope : scopes_) {
+    const std::vector<ast::Function> &list = scope->file->functions;
+    if (!list.empty() && &f >= &list.front() && &f <= &list.back()) return *scope;
+  }
+  return *root_;
 }
 
 const ast::Check *Program::check_for(const std::string &kernel, bool bench) const {

@@ -13,7 +13,7 @@ namespace tkc::sema {
 // One file's own declarations and what its imports bring (not transitive).
 struct Scope {
   const ast::File *file = nullptr;
-  std::map<std::string, std::pair<const ast::Function *, Scope *>> functions; // fn, kernel, reference
+  std::map<std::string, std::pair<const ast::Function *, Scope *>> functions; // fn, kernel, program, reference
   std::map<std::string, std::pair<const ast::Const *, Scope *>> consts;
   std::map<std::string, std::pair<const ast::Enum *, Scope *>> enums;
 };
@@ -27,7 +27,12 @@ public:
   const ast::File &main() const { return *root_->file; }
   Scope &root() { return *root_; }
   const ast::Function *find(const std::string &name, ast::FunctionKind kind) const;
-  std::vector<const ast::Function *> kernels() const; // of the main file, in order
+  const ast::Function *find_entry(const std::string &name) const; // a kernel or program
+  // Of the main file, in order.
+  std::vector<const ast::Function *> kernels() const;
+  std::vector<const ast::Function *> programs() const;
+  std::vector<const ast::Function *> entries() const; // both: what is compiled, run, verified and timed
+  Scope &scope_of(const ast::Function &f) const;      // of the file that declares it
   const ast::Check *check_for(const std::string &kernel, bool bench) const;
   const std::vector<int32_t> &files() const { return files_; } // every source read, the main one first
 

@@ -25,6 +25,7 @@ std::optional<ir::SizeExpr> Elaborator::size(const ast::Expr &e) {
     }
     return out;
   };
+  if (std::optional<S> own; host_size && host_size(e, own)) return own;
   switch (e.kind) {
   case ExprKind::Int: return S::constant(e.int_value);
   case ExprKind::Name:

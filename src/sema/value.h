@@ -29,6 +29,7 @@ struct SV {
     Tuple,
     Absent, // an optional tensor that this variant does not have; s = its name
     Effect, // the result of a call made for its effect
+    Size,   // a host scalar of a program: known at launch
   };
   Kind kind = Kind::Poison;
   int64_t i = 0;
@@ -38,6 +39,7 @@ struct SV {
   ir::Value *v = nullptr;
   std::shared_ptr<View> view;
   std::shared_ptr<Range> range;
+  std::shared_ptr<const ir::SizeExpr> size;
   std::vector<SV> elements;
   SourceLoc loc;
 

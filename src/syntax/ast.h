@@ -84,14 +84,16 @@ struct Annotation { // @pipeline(stages = 3, via = tma)
 };
 
 enum class StmtKind {
-  Let,    // let/var targets (: type)? = value;  is_var
-  Assign, // target = value; or target op= value;  target is a Name, Index or Tuple expression
-  Expr,   // value;
-  If,     // value, body, else_body (an `else if` is an else_body of one If)
-  For,    // for targets[0] in range (step step)? body; unrolled; annotations
-  While,  // value, body
-  Return, // value or null
-  Block,  // body
+  Let,      // let/var targets (: type)? = value;  is_var
+  Assign,   // target = value; or target op= value;  target is a Name, Index or Tuple expression
+  Expr,     // value;
+  If,       // value, body, else_body (an `else if` is an else_body of one If)
+  For,      // for targets[0] in range (step step)? body; unrolled; annotations
+  While,    // value, body
+  Return,   // value or null
+  Launch,   // value, a Call (in a program)
+  Parallel, // body (in a program)
+  Block,    // body
 };
 struct Stmt {
   StmtKind kind;
@@ -126,8 +128,9 @@ struct ResultDecl { // -> T   or   -> (o: T, s: T)
   TypePtr type;
 };
 
-// fn, kernel and reference share one node.
-enum class FunctionKind { Fn, Kernel, Reference };
+// fn, kernel, program and reference share one node.
+enum class FunctionKind { Fn, Kernel, Program, Reference };
+const char *spelling(FunctionKind kind);
 struct Function {
   FunctionKind kind;
   SourceLoc loc;
@@ -136,7 +139,7 @@ struct Function {
   std::vector<Param> params;
   std::vector<ResultDecl> results;
   std::vector<StmtPtr> body; // `fn f(x) = e;` is one Return
-  // kernel clauses, in any order in the text
+  // clauses of a kernel, in any order in the text; a program has `where` alone
   std::vector<ExprPtr> grid; // grid (cdiv(M, BM), H)
   std::optional<Name> order; // order grouped(8)
   std::vector<ExprPtr> order_args;

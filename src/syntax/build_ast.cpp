@@ -432,6 +432,16 @@ private:
       if (r->expr()) out->value = expr(r->expr());
       break;
     }
+    case P::RuleLaunchStmt:
+      out = make_statement(StmtKind::Launch, core);
+      out->value = expr(static_cast<P::LaunchStmtContext *>(core)->expr());
+      if (out->value->kind != ExprKind::Call || !out->value->operands.empty())
+        error(out->value->loc, "a launch names a kernel and its arguments, as in `launch gemm(a, b, c)`");
+      break;
+    case P::RuleParallelStmt:
+      out = make_statement(StmtKind::Parallel, core);
+      out->body = block(static_cast<P::ParallelStmtContext *>(core)->block());
+      break;
     case P::RuleBlock:
       out = make_statement(StmtKind::Block, core);
       out->body = block(static_cast<P::BlockContext *>(core));
@@ -574,9 +584,7 @@ private:
     }
     if (f.kind == FunctionKind::Fn) return;
     for (const Param &p : f.params)
-      if (!p.type)
-        error(p.name.loc, "parameter `{}` of a {} needs a type", p.name.text,
-              f.kind == FunctionKind::Kernel ? "kernel" : "reference");
+      if (!p.type) error(p.name.loc, "parameter `{}` of a {} needs a type", p.name.text, spelling(f.kind));
   }
 
   ResultDecl result(P::ResultContext *c) {
@@ -616,7 +624,7 @@ private:
 
   void kernel(File &out, P::KernelContext *c) {
     Function f;
-    f.kind = FunctionKind::Kernel;
+    f.kind = c->PROGRAM() ? FunctionKind::Program : FunctionKind::Kernel;
     for (P::ClauseContext *clause : c->clause())
       if (bad(clause)) return;
     if (!c->block() || !signature(f, c)) return;
@@ -624,6 +632,8 @@ private:
       if (seen) error(loc(k->getStart()), "`{}` is given twice", text(loc(k->getStart())));
     };
     for (P::ClauseContext *k : c->clause()) {
+      if (c->PROGRAM() && !k->WHERE())
+        error(loc(k->getStart()), "a program has no `{}`: its kernels have", text(loc(k->getStart())));
       if (k->GRID()) {
         once(f.has_grid, k);
         f.has_grid = true;

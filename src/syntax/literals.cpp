@@ -43,6 +43,16 @@ const char *spelling(UnaryOp op) {
   return "";
 }
 
+const char *spelling(FunctionKind kind) {
+  switch (kind) {
+  case FunctionKind::Fn: return "fn";
+  case FunctionKind::Kernel: return "kernel";
+  case FunctionKind::Program: return "program";
+  case FunctionKind::Reference: return "reference";
+  }
+  return "";
+}
+
 const char *spelling(BinaryOp op) {
   switch (op) {
   case BinaryOp::Or: return "||";

@@ -24,7 +24,7 @@ bool is_keyword(size_t type) { return type >= P::IMPORT && type <= P::NONE; }
 bool starts_clause(size_t type) { return type == P::GRID || type == P::ORDER || type == P::WARPS || type == P::WHERE; }
 bool starts_keyword_statement(size_t type) {
   return type == P::LET || type == P::VAR || type == P::IF || type == P::FOR || type == P::UNROLL || type == P::WHILE ||
-         type == P::RETURN;
+         type == P::LAUNCH || type == P::PARALLEL || type == P::RETURN;
 }
 bool is_word(size_t type) { return type == P::ID || (type >= P::GRID && type <= P::SHARED); }
 
@@ -386,12 +386,13 @@ public:
 
 private:
   static bool has_block(size_t rule) {
-    return rule == P::RuleIfStmt || rule == P::RuleForStmt || rule == P::RuleWhileStmt || rule == P::RuleFunction ||
-           rule == P::RuleKernel || rule == P::RuleCheck || rule == P::RuleEnumDecl;
+    return rule == P::RuleIfStmt || rule == P::RuleForStmt || rule == P::RuleWhileStmt || rule == P::RuleParallelStmt ||
+           rule == P::RuleFunction || rule == P::RuleKernel || rule == P::RuleCheck || rule == P::RuleEnumDecl;
   }
   static bool is_unit(size_t rule) {
-    return has_block(rule) || rule == P::RuleLetStmt || rule == P::RuleReturnStmt || rule == P::RuleSimpleStmt ||
-           rule == P::RuleCheckItem || rule == P::RuleImportDecl || rule == P::RuleConstDecl || rule == P::RuleBlock;
+    return has_block(rule) || rule == P::RuleLetStmt || rule == P::RuleReturnStmt || rule == P::RuleLaunchStmt ||
+           rule == P::RuleSimpleStmt || rule == P::RuleCheckItem || rule == P::RuleImportDecl ||
+           rule == P::RuleConstDecl || rule == P::RuleBlock;
   }
   static bool on_later_line(antlr4::Parser *p, const Token *t) {
     const Token *before = p->getTokenStream()->LT(-1);

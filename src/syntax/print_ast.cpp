@@ -54,8 +54,7 @@ public:
   }
 
   void function(const Function &f) {
-    static constexpr const char *kWords[] = {"fn", "kernel", "reference"};
-    add("{} {}", kWords[int(f.kind)], f.name.text);
+    add("{} {}", spelling(f.kind), f.name.text);
     if (!f.generics.empty()) {
       out_ += '<';
       list(f.generics, [&](const GenericParam &g) {
@@ -294,6 +293,15 @@ private:
       out_ += "return";
       if (s.value) out_ += ' ', expr(*s.value);
       out_ += ';';
+      return;
+    case StmtKind::Launch:
+      out_ += "launch ";
+      expr(*s.value);
+      out_ += ';';
+      return;
+    case StmtKind::Parallel:
+      out_ += "parallel ";
+      block(s.body);
       return;
     case StmtKind::Block: block(s.body); return;
     }

@@ -39,6 +39,7 @@ struct Loaded {
   Diagnostics diags{sources};
   std::unique_ptr<sema::Program> program;
   sema::InstanceSpec spec;
+  bool programs = false; // beside kernels
 
   explicit Loaded(const Case &c, const std::string &name, const std::string &text) {
     program = sema::Program::load(sources.add(name, text), diags);
@@ -50,7 +51,7 @@ struct Loaded {
   }
   bool ok() const { return program && !diags.has_errors(); }
   std::vector<const ast::Function *> kernels() const {
-    return program ? program->kernels() : std::vector<const ast::Function *>{};
+    return !program ? std::vector<const ast::Function *>{} : programs ? program->entries() : program->kernels();
   }
 };
 
@@ -119,10 +120,11 @@ void finish_diagnostics(const Diagnostics &diags, Outcome &out) {
 Outcome render_diagnostics(const Case &c) {
   Outcome out;
   Loaded l(c, c.name, expanded(c));
+  l.programs = true;
   driver::CompileOptions options;
   options.target = &target_of(c.get("target", "sm_120"), out);
   if (l.ok())
-    for (const ast::Function *k : l.kernels()) driver::compile_kernel(*l.program, *k, l.spec, options, l.diags);
+    for (const ast::Function *k : l.kernels()) driver::compile_entry(*l.program, *k, l.spec, options, l.diags);
   if (l.ok()) {
     driver::VerifyOptions verify;
     verify.compile = options;

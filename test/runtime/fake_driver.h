@@ -28,7 +28,11 @@ struct FakeGpu {
   std::map<cu::Pointer, std::vector<uint8_t>> memory;
   int64_t contexts = 0, streams = 0, events = 0, modules = 0, graphs = 0, execs = 0;
   bool capturing = false;
-  size_t captured = 0;
+  std::vector<std::function<void()>> captured;              // launches of the capture
+  std::vector<std::vector<std::function<void()>>> recorded; // of every graph; parameters are read when it runs
+  std::vector<std::string> trace; // "launch NAME on 1", "record 2 on 1", "wait 2 on 3": streams and events by number
+  uintptr_t handles = 0;
+  bool replays = false;       // a graph runs what it recorded: the prepared launches must still be there
   std::map<int, int64_t> jit; // options of the last module
   std::string image;          // its start
   bool reject_ptx = false;
@@ -49,6 +53,7 @@ struct FakeGpu {
 inline FakeGpu *the_fake = nullptr;
 
 template <typename T> T fake_handle(uintptr_t n) { return reinterpret_cast<T>(n); }
+template <typename T> uintptr_t fake_number(T handle) { return reinterpret_cast<uintptr_t>(handle); }
 
 inline cu::Code fake_query() {
   if (auto it = the_fake->fail.find("query"); it != the_fake->fail.end()) return it->second;
@@ -149,14 +154,17 @@ inline cu::Api fake_api(FakeGpu &gpu) {
   };
   a.cuOccupancyMaxActiveBlocksPerMultiprocessor = [](int *n, Function, int, size_t) { return *n = 3, 0; };
   a.cuLaunchKernel = [](Function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                        unsigned shared, Stream, void **params, void **) -> Code {
+                        unsigned shared, Stream s, void **params, void **) -> Code {
     FAKE_FAIL("cuLaunchKernel");
     the_fake->calls.push_back("launch");
+    auto *kernel = reinterpret_cast<std::function<void(const FakeLaunch &)> *>(f);
+    for (const auto &[name, function] : the_fake->kernels)
+      if (&function == kernel) the_fake->trace.push_back(fmt::format("launch {} on {}", name, fake_number(s)));
+    FakeLaunch l = {{gx, gy, gz}, {bx, by, bz}, shared, params, {}};
     if (the_fake->capturing)
-      the_fake->captured++;
+      the_fake->captured.push_back([=] { (*kernel)(l); });
     else
-      (*reinterpret_cast<std::function<void(const FakeLaunch &)> *>(f))(
-          {{gx, gy, gz}, {bx, by, bz}, shared, params, {}});
+      (*kernel)(l);
     return 0;
   };
   a.cuLaunchKernelEx = [](const LaunchConfig *c, Function f, void **params, void **) -> Code {
@@ -179,25 +187,39 @@ inline cu::Api fake_api(FakeGpu &gpu) {
     m->opaque[4] = box[0] | uint64_t(box[1]) << 16 | uint64_t(steps[1]) << 32;
     return 0;
   };
-  a.cuStreamCreate = [](Stream *s, unsigned) { return *s = fake_handle<Stream>(1), the_fake->streams++, 0; };
+  a.cuStreamCreate = [](Stream *s, unsigned) {
+    return *s = fake_handle<Stream>(++the_fake->handles), the_fake->streams++, 0;
+  };
   a.cuStreamDestroy = [](Stream) { return the_fake->streams--, 0; };
   a.cuStreamQuery = [](Stream) -> Code { return fake_query(); };
   a.cuStreamSynchronize = [](Stream s) -> Code { return s == nullptr ? 0 : 1; };
-  a.cuStreamWaitEvent = [](Stream, Event, unsigned) { return 0; };
-  a.cuStreamBeginCapture = [](Stream, int) { return the_fake->capturing = true, the_fake->captured = 0, 0; };
-  a.cuStreamEndCapture = [](Stream, Graph *g) {
-    return the_fake->capturing = false, *g = fake_handle<Graph>(1), the_fake->graphs++, 0;
+  a.cuStreamWaitEvent = [](Stream s, Event e, unsigned) {
+    return the_fake->trace.push_back(fmt::format("wait {} on {}", fake_number(e), fake_number(s))), 0;
   };
-  a.cuEventCreate = [](Event *e, unsigned) { return *e = fake_handle<Event>(1), the_fake->events++, 0; };
+  a.cuStreamBeginCapture = [](Stream, int) { return the_fake->capturing = true, the_fake->captured.clear(), 0; };
+  a.cuStreamEndCapture = [](Stream, Graph *g) {
+    the_fake->recorded.push_back(the_fake->captured);
+    return the_fake->capturing = false, *g = fake_handle<Graph>(the_fake->recorded.size()), the_fake->graphs++, 0;
+  };
+  a.cuEventCreate = [](Event *e, unsigned) {
+    return *e = fake_handle<Event>(++the_fake->handles), the_fake->events++, 0;
+  };
   a.cuEventDestroy = [](Event) { return the_fake->events--, 0; };
-  a.cuEventRecord = [](Event, Stream) { return the_fake->calls.push_back("record"), 0; };
+  a.cuEventRecord = [](Event e, Stream s) {
+    the_fake->trace.push_back(fmt::format("record {} on {}", fake_number(e), fake_number(s)));
+    return the_fake->calls.push_back("record"), 0;
+  };
   a.cuEventQuery = [](Event) -> Code { return fake_query(); };
   a.cuEventElapsedTime = [](float *ms, Event, Event) { return *ms = the_fake->elapsed_ms, 0; };
-  a.cuGraphGetNodes = [](Graph, GraphNode *, size_t *n) { return *n = the_fake->captured, 0; };
-  a.cuGraphInstantiateWithFlags = [](GraphExec *e, Graph, unsigned long long) {
-    return *e = fake_handle<GraphExec>(1), the_fake->execs++, 0;
+  a.cuGraphGetNodes = [](Graph, GraphNode *, size_t *n) { return *n = the_fake->captured.size(), 0; };
+  a.cuGraphInstantiateWithFlags = [](GraphExec *e, Graph g, unsigned long long) {
+    return *e = fake_handle<GraphExec>(fake_number(g)), the_fake->execs++, 0;
   };
-  a.cuGraphLaunch = [](GraphExec, Stream) { return the_fake->calls.push_back("graph"), 0; };
+  a.cuGraphLaunch = [](GraphExec e, Stream) {
+    if (the_fake->replays)
+      for (const auto &launch : the_fake->recorded.at(fake_number(e) - 1)) launch();
+    return the_fake->calls.push_back("graph"), 0;
+  };
   a.cuGraphDestroy = [](Graph) { return the_fake->graphs--, 0; };
   a.cuGraphExecDestroy = [](GraphExec) { return the_fake->execs--, 0; };
 #undef FAKE_FAIL

@@ -1,0 +1,125 @@
+#include "driver/program_gpu.h"
+#include <algorithm>
+
+namespace tkc::driver {
+
+// More streams bring no more overlap: a GPU runs few different kernels at a time.
+static constexpr size_t kMostStreams = 8;
+
+Result<PreparedProgram> PreparedProgram::create(const Plan &plan, const CompiledProgram &compiled, const Module &module,
+                                                Device &device, const std::function<uint64_t(size_t)> &address,
+                                                uint64_t workspace) {
+  PreparedProgram out;
+  size_t widest = 0, width = 0;
+  for (size_t n = 0; n < plan.launches.size(); n++) {
+    const PlanLaunch &l = plan.launches[n];
+    const codegen::KernelAbi &abi = compiled.abi(l);
+    auto kernel = module.kernel(abi.entry);
+    if (!kernel) return kernel.failed();
+    Blob blob = parameter_blob(*compiled.functions[l.kernel], abi, l.data, [&](size_t i) {
+      const PlanMemory &m = l.memory[i];
+      uint64_t base = m.temporary ? workspace + uint64_t(plan.temporaries[m.index].offset) : address(m.index);
+      return base + uint64_t(l.data.offsets[i] * dtype_bytes(l.data.tensors[i].dtype));
+    });
+    tkc::Launch how;
+    how.grid[0] = l.blocks();
+    how.block[0] = abi.threads;
+    how.dynamic_shared = abi.shared_bytes;
+    auto prepared = PreparedLaunch::create(*kernel, how, Params::from_blob(blob.bytes, blob.offsets));
+    if (!prepared) return failure("{}: {}", launch_name(plan, n), prepared.error());
+    width = n > 0 && plan.launches[n - 1].step == l.step ? width + 1 : 1;
+    widest = std::max(widest, width);
+    out.launches_.push_back({std::move(*prepared), l.step});
+  }
+  for (size_t i = 1; i < std::min(widest, kMostStreams); i++) {
+    auto stream = Stream::create(device);
+    if (!stream) return stream.failed();
+    auto event = Event::create(device);
+    if (!event) return event.failed();
+    out.side_.push_back(std::move(*stream));
+    out.done_.push_back(std::move(*event));
+  }
+  if (!out.side_.empty()) {
+    auto event = Event::create(device);
+    if (!event) return event.failed();
+    out.fork_.push_back(std::move(*event));
+  }
+  return out;
+}
+
+Status PreparedProgram::queue(const Stream &stream) {
+  for (size_t begin = 0, end; begin < launches_.size(); begin = end) {
+    end = begin + 1;
+    while (end < launches_.size() && launches_[end].step == launches_[begin].step) end++;
+    size_t sides = std::min(end - begin - 1, side_.size());
+    if (sides > 0) {
+      TKC_TRY(fork_[0].record(stream));
+      for (size_t i = 0; i < sides; i++) TKC_TRY(side_[i].wait_for(fork_[0]));
+    }
+    for (size_t n = begin; n < end; n++) {
+      size_t lane = (n - begin) % (sides + 1);
+      TKC_TRY(launches_[n].prepared.queue(lane == 0 ? stream : side_[lane - 1]));
+    }
+    for (size_t i = 0; i < sides; i++) {
+      TKC_TRY(done_[i].record(side_[i]));
+      TKC_TRY(stream.wait_for(done_[i]));
+    }
+  }
+  return {};
+}
+
+Result<Graph> PreparedProgram::capture(Stream &stream) {
+  return Graph::capture(stream, [&] { return queue(stream); });
+}
+
+Status run_gpu(Device &device, const Plan &plan, const CompiledProgram &compiled, LaunchData &data, bool graph,
+               double limit_seconds) {
+  if (plan.launches.empty()) return {};
+  constexpr int64_t kGuard = 4096;
+  const ir::Function &header = *plan.program->header;
+  auto module = Module::load_ptx(device, compiled.code.ptx);
+  if (!module) return module.failed();
+  auto stream = Stream::create(device);
+  if (!stream) return stream.failed();
+  std::vector<std::optional<Buffer>> buffers(header.params.size());
+  for (size_t i = 0; i < buffers.size(); i++) {
+    if (!header.params[i].type.is_tensor() || !header.params[i].present) continue;
+    auto b = Buffer::allocate(device, int64_t(data.tensors[i].bytes.size()), kGuard);
+    if (!b) return b.failed();
+    TKC_TRY(b->upload(data.tensors[i]));
+    buffers[i].emplace(std::move(*b));
+  }
+  auto workspace = Buffer::allocate(device, plan.workspace_bytes, kGuard);
+  if (!workspace) return workspace.failed();
+  TKC_TRY(workspace->set_bytes(0xff)); // NaN in every floating-point type
+  auto prepared = PreparedProgram::create(
+      plan, compiled, *module, device, [&](size_t i) { return uint64_t(buffers[i]->address()); }, workspace->address());
+  if (!prepared) return prepared.failed();
+  if (graph) {
+    auto captured = prepared->capture(*stream);
+    if (!captured) return captured.failed();
+    TKC_TRY(captured->launch(*stream));
+    TKC_TRY(stream->wait(limit_seconds));
+  } else {
+    TKC_TRY(prepared->queue(*stream));
+    TKC_TRY(stream->wait(limit_seconds));
+  }
+  auto check = [](const Buffer &b, const std::string &name) -> Status {
+    auto guards = b.check_guards();
+    if (!guards) return guards.failed();
+    if (*guards) return failure("{}", (*guards)->to_string(name));
+    return {};
+  };
+  TKC_TRY(check(*workspace, "the workspace"));
+  for (size_t i = 0; i < buffers.size(); i++) {
+    if (!buffers[i]) continue;
+    TKC_TRY(check(*buffers[i], header.params[i].name));
+    if (header.params[i].mode == ir::ParamMode::In) continue;
+    auto t = buffers[i]->download(data.tensors[i].dtype, data.tensors[i].shape);
+    if (!t) return t.failed();
+    data.tensors[i] = std::move(*t);
+  }
+  return {};
+}
+
+} // namespace tkc::driver

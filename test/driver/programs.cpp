@@ -1,0 +1,274 @@
+// Programs: the plan of given sizes, its workspace and its errors; launches on streams and in a graph.
+#include "runtime/fake_driver.h" // first: it opens a namespace whose names others declare as well
+
+#include "driver/bench.h"
+#include "driver/manifest.h"
+#include "driver/program_gpu.h"
+#include "ir/target.h"
+#include "syntax/parse.h"
+#include <doctest/doctest.h>
+
+using namespace tkc;
+using namespace tkc::driver;
+
+namespace {
+const char *const kKernels = R"(
+kernel copy(x: tensor<f32>[N], y: out tensor<f32>[N]) grid (cdiv(N, 32)) warps 1 {
+    let i = program_id(0) * 32 :+ 32;
+    store(y[i], load(x[i]));
+}
+kernel add(x, y: tensor<f32>[N], z: out tensor<f32>[N]) grid (cdiv(N, 32)) warps 1 where N < 100000 {
+    let i = program_id(0) * 32 :+ 32;
+    store(z[i], load(x[i]) + load(y[i]));
+}
+)";
+
+struct Planned {
+  SourceManager sources;
+  Diagnostics diags{sources};
+  std::unique_ptr<sema::Program> program;
+  std::unique_ptr<sema::HostProgram> host;
+
+  explicit Planned(const std::string &text) {
+    program = sema::Program::load(sources.add("p.tk", kKernels + text), diags);
+    REQUIRE_MESSAGE(program, diags.render_all());
+    host = sema::instantiate_program(*program, *program->programs().at(0), {}, nullptr, diags);
+    REQUIRE_MESSAGE(host, diags.render_all());
+  }
+  // All tensors of one extent.
+  Result<Plan> plan(int64_t n, DeviceFacts device = {132, 1 << 20, 1 << 17, 90}) {
+    LaunchData data;
+    for (const std::string &s : host->header->sizes) data.sizes[s] = n;
+    for (const ir::Param &p : host->header->params) {
+      data.tensors.emplace_back();
+      if (p.type.is_tensor()) data.tensors.back() = HostTensor::zeros(p.type.dtype, *extents(*host->header, p, data));
+    }
+    return make_plan(*host, data, device, sources);
+  }
+  std::string error(int64_t n) {
+    auto p = plan(n);
+    REQUIRE_FALSE(p.ok());
+    return p.error();
+  }
+};
+
+// y = x and z = x + y as C++, for both entries.
+void add_kernels(test::FakeGpu &gpu) {
+  auto floats = [&gpu](const test::FakeLaunch &l, size_t i, size_t n) {
+    auto *p = reinterpret_cast<float *>(gpu.at(*static_cast<uint64_t *>(l.params[i]), 4 * n));
+    REQUIRE(p);
+    return p;
+  };
+  for (const char *name : {"copy", "copy__any"})
+    gpu.kernels[name] = [=](const test::FakeLaunch &l) {
+      size_t n = size_t(*static_cast<int32_t *>(l.params[2]));
+      std::copy_n(floats(l, 0, n), n, floats(l, 1, n));
+    };
+  for (const char *name : {"add", "add__any"})
+    gpu.kernels[name] = [=](const test::FakeLaunch &l) {
+      size_t n = size_t(*static_cast<int32_t *>(l.params[3]));
+      for (size_t i = 0; i < n; i++) floats(l, 2, n)[i] = floats(l, 0, n)[i] + floats(l, 1, n)[i];
+    };
+}
+
+const char *const kChecked = R"(
+program p(x: tensor<f32>[N], y: out tensor<f32>[N], z: out tensor<f32>[N]) {
+    let a = alloc<f32>[N];
+    let b = alloc<f32>[N];
+    launch copy(x, a);
+    parallel { launch copy(a, b); launch add(a, x, y); launch copy(x[0 : N - 1], z[1 : N]); }
+    launch add(b, a, z);
+}
+verify p { y = 2 * x; z = 2 * x; case one: N = 100; }
+bench p { case one: N = 1000; bytes = 12 * N; }
+)";
+} // namespace
+
+TEST_CASE("temporaries share bytes when their lives do not overlap, and only then") {
+  Planned p(R"(program p(x: tensor<f32>[N], y: out tensor<f32>[N]) {
+    let a = alloc<f32>[N];
+    let b = alloc<f32>[2 * N];
+    let c = alloc<f32>[N];
+    let d = alloc<f32>[N];
+    launch copy(x, a);
+    launch copy(a, b[N : 2 * N]);
+    launch copy(b[N : 2 * N], c);
+    parallel { launch copy(c, d); launch copy(x, y); }
+    launch add(d, x, y);
+})");
+  for (int64_t n : {1, 64, 100, 1000}) {
+    auto plan = p.plan(n);
+    REQUIRE_MESSAGE(plan.ok(), plan.error());
+    CHECK(plan->launches.size() == 6);
+    CHECK(plan->steps == 5);
+    CHECK(plan->launches[3].step == plan->launches[4].step);
+    const auto &t = plan->temporaries;
+    for (size_t i = 0; i < t.size(); i++) {
+      CHECK(t[i].offset % kWorkspaceAlign == 0);
+      CHECK(t[i].offset + t[i].bytes <= plan->workspace_bytes);
+      for (size_t j = 0; j < i; j++) {
+        bool alive = t[i].first <= t[j].last && t[j].first <= t[i].last;
+        bool share = t[i].offset < t[j].offset + t[j].bytes && t[j].offset < t[i].offset + t[i].bytes;
+        CHECK_FALSE((alive && share));
+      }
+    }
+    // a, b, c and d are alive in pairs: b and one other are the most at a time.
+    int64_t unit = (4 * n + 255) / 256 * 256;
+    CHECK(plan->workspace_bytes <= (8 * n + 255) / 256 * 256 + unit);
+    CHECK(t[0].offset == t[2].offset);
+    CHECK(ended_by(*plan, 2) == std::vector<size_t>{0}); // c takes the bytes of a
+  }
+}
+
+TEST_CASE("the plan as text") {
+  Planned p(R"(program p(x: tensor<f32>[N], y: out tensor<f32>[N]) {
+    if device.sms >= 100 { let a = alloc<f32>[N]; launch copy(x, a); launch copy(a, y); } else { launch copy(x, y); }
+    for i in 0 : N step 40 { launch copy(x[i : min(i + 40, N)], y[i : min(i + 40, N)]); }
+})");
+  CHECK(p.plan(70)->to_string() == "program p: 4 launches, workspace 280 bytes\n"
+                                   "  a: f32[70]  280 bytes at 0, steps 0 to 1\n"
+                                   "  step 0: copy grid [3]: x = x[0 : 70], y = a\n"
+                                   "  step 1: copy grid [3]: x = a, y = y[0 : 70]\n"
+                                   "  step 2: copy grid [2]: x = x[0 : 40], y = y[0 : 40]\n"
+                                   "  step 3: copy grid [1]: x = x[40 : 70], y = y[40 : 70]\n");
+  CHECK(p.plan(30, {8, 0, 0, 90})->launches.size() == 2);
+  CHECK(p.plan(0)->launches.empty()); // empty grids are left out
+}
+
+TEST_CASE("what does not fit is said with its place") {
+  auto error = [](const char *body, int64_t n = 64) {
+    return Planned(
+               fmt::format("program p(x: tensor<f32>[N], w: tensor<f32>[N + 1], y: out tensor<f32>[N]) {{ {} }}", body))
+        .error(n);
+  };
+  CHECK(error("launch copy(x[0 : 65], y);") == "p.tk:10:97: 0 : 65 lies outside of dim 0 of `x`, whose extent is 64");
+  CHECK(error("launch copy(x, y[N - 65 :+ 64]);") ==
+        "p.tk:10:100: -1 : 63 lies outside of dim 0 of `y`, whose extent is 64");
+  CHECK(error("launch copy(w, y);") == "p.tk:10:98: dim 0 of `y` of kernel `copy` is N = 65, found 64");
+  CHECK(error("launch add(x, x, y);", 100000).find("`where N < 100000` does not hold") != std::string::npos);
+  CHECK(error("launch copy(x[0 : 10], y[0 : 10]); launch copy(y[5 : 15], y[14 : 24]);")
+            .find("`x` and `y` of kernel `copy` overlap in `y`") != std::string::npos);
+  CHECK(error("parallel { launch copy(x[0 : 10], y[0 : 10]); launch copy(x[0 : 10], y[9 : 19]); }")
+            .find("share a part of `y`") != std::string::npos);
+  CHECK(error("let t = alloc<f32>[N]; if N > 70 { launch copy(x, t); } launch copy(t, y);").find("`t` is read here") !=
+        std::string::npos);
+  CHECK(error("for i in 0 : N step N - 64 { launch copy(x, y); }").find("the step of this loop is 0") !=
+        std::string::npos);
+  CHECK(error("launch copy(x[0 : N / (N - 64)], y);").find("has no value for these sizes") != std::string::npos);
+  CHECK(error("let t = alloc<f32>[N * N * N * N * N * N]; launch copy(x, y); launch copy(t[0 : 1], y[0 : 1]);")
+            .find("the extent") != std::string::npos);
+  CHECK(error("for i in 0 : N * N * N { launch copy(x, y); }").find("more than 65536") != std::string::npos);
+}
+
+TEST_CASE("streams: launches of a parallel block are forked and joined") {
+  test::FakeGpu gpu;
+  add_kernels(gpu);
+  cu::Api api = test::fake_api(gpu);
+  auto device = Device::open(0, &api);
+  REQUIRE(device.ok());
+  Planned p(kChecked);
+  for (bool graph : {false, true}) {
+    CAPTURE(graph);
+    gpu.replays = true;
+    VerifyOptions o;
+    o.executor = Executor::Gpu;
+    o.device = device->get();
+    o.compile.target = ir::find_target("sm_90");
+    o.graph = graph;
+    gpu.trace.clear();
+    gpu.calls.clear();
+    verify_kernel(*p.program, *p.host->ast, *p.program->check_for("p", false), o, p.diags,
+                  [&](const CaseResult &r) { CHECK_MESSAGE(r.pass(), r.error); });
+    REQUIRE_MESSAGE(!p.diags.has_errors(), p.diags.render_all());
+    CHECK(gpu.recorded.size() == (graph ? 1 : 0));
+    CHECK((std::count(gpu.calls.begin(), gpu.calls.end(), "graph") == 1) == graph);
+    // Main stream first; two more, each with its event; the event of the fork last.
+    REQUIRE(gpu.trace.size() == 12);
+    auto number = [](const std::string &line) { return std::stoul(line.substr(line.rfind(' ') + 1)); };
+    size_t main = number(gpu.trace[0]), a = number(gpu.trace[2]), b = number(gpu.trace[3]);
+    size_t fork = b + 2, done_a = a + 1, done_b = b + 1;
+    std::vector<std::string> want = {
+        fmt::format("launch copy__any on {}", main), fmt::format("record {} on {}", fork, main),
+        fmt::format("wait {} on {}", fork, a),       fmt::format("wait {} on {}", fork, b),
+        fmt::format("launch copy__any on {}", main), fmt::format("launch add__any on {}", a),
+        fmt::format("launch copy__any on {}", b),    fmt::format("record {} on {}", done_a, a),
+        fmt::format("wait {} on {}", done_a, main),  fmt::format("record {} on {}", done_b, b),
+        fmt::format("wait {} on {}", done_b, main),  fmt::format("launch add__any on {}", main)};
+    CHECK(gpu.trace == want);
+  }
+}
+
+TEST_CASE("bench: temporaries belong to a group, each group has its graph") {
+  test::FakeGpu gpu;
+  add_kernels(gpu);
+  cu::Api api = test::fake_api(gpu);
+  auto device = Device::open(0, &api);
+  REQUIRE(device.ok());
+  Planned p(kChecked);
+  VerifyOptions o;
+  o.executor = Executor::Gpu;
+  o.device = device->get();
+  o.compile.target = ir::find_target("sm_90");
+  const ast::Check *check = p.program->check_for("p", true);
+  auto c = sema::evaluate_case(*p.program, *p.host->ast, *check, check->cases[0], p.diags);
+  REQUIRE(c);
+  for (bool graph : {false, true}) {
+    o.graph = graph;
+    gpu.recorded.clear();
+    auto b = PreparedBench::create(*p.program, *p.host->ast, *check, *c, o, p.diags);
+    REQUIRE_MESSAGE(b.ok(), b.error());
+    // x, y, z and two temporaries of 4000 bytes.
+    CHECK((*b)->workspace_bytes == 4096 + 4000);
+    CHECK((*b)->groups == bench_groups(3 * 4000 + 4096 + 4000, 50 << 20));
+    CHECK((*b)->entry == (graph ? "5 launches in a graph" : "5 launches"));
+    CHECK(int64_t(gpu.recorded.size()) == (graph ? (*b)->groups : 0));
+    BenchOptions convention{.rest_seconds = 0, .warmup = 1, .timed = 5};
+    CHECK((*b)->measure(convention).ok());
+    auto parts = (*b)->breakdown(convention);
+    REQUIRE(parts.ok());
+    REQUIRE(parts->size() == 2);
+    CHECK((*parts)[0].kernel == "copy");
+    CHECK((*parts)[0].launches == 3);
+    CHECK((*parts)[1].launches == 2);
+    CHECK((*parts)[1].seconds == doctest::Approx(2 * 2.5e-3));
+  }
+}
+
+TEST_CASE("JSON: a program's steps, with sizes as expressions") {
+  Planned p(R"(program p<S: int = 2>(x: tensor<f32>[N], y: out tensor<f32>[N], n: i32) {
+    let a = alloc<f32>[N * S];
+    if n < device.sms { launch copy(x, a[0 : N]); }
+    for i in 0 : n { parallel { launch copy(x, a[i :+ N]); } }
+    launch add(x, x, y);
+})");
+  std::string json = program_json(*p.host).dump();
+  for (const char *part :
+       {R"("temporaries")", R"(["*","N",2])", R"("device.sms")", R"("for")", R"("parallel")", R"("launch")"})
+    CHECK_MESSAGE(json.find(part) != std::string::npos, json);
+}
+
+TEST_CASE("programs on a GPU, as launches and as graphs" * doctest::skip(!cu::has_gpu())) {
+  for (const char *file : {"test/features/programs.tk", "samples/split_gemm.tk"})
+    for (bool graph : {false, true}) {
+      CAPTURE(file);
+      CAPTURE(graph);
+      SourceManager sources;
+      Diagnostics diags(sources);
+      auto id = read_source(std::string(TKC_SOURCE_DIR) + "/" + file, sources, diags);
+      REQUIRE(id);
+      auto program = sema::Program::load(*id, diags);
+      REQUIRE(program);
+      auto device = Device::open();
+      REQUIRE(device.ok());
+      VerifyOptions o;
+      o.executor = Executor::Gpu;
+      o.device = device->get();
+      o.compile.target = ir::find_target((*device)->info().arch());
+      REQUIRE(o.compile.target);
+      o.graph = graph;
+      for (const ast::Function *f : program->programs())
+        verify_kernel(*program, *f, *program->check_for(f->name.text, false), o, diags,
+                      [&](const CaseResult &r) { CHECK_MESSAGE(r.pass(), r.kernel, ".", r.name, ": ", r.error); });
+      CHECK_MESSAGE(!diags.has_errors(), diags.render_all());
+    }
+}
