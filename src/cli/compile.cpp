@@ -143,11 +143,18 @@ public:
     if (!selected) return kDiagnostics;
     set_options();
     std::vector<const ir::Function *> functions;
+    for (const ast::Function *k : selected->kernels)
+      if (k->kind == ast::FunctionKind::Program)
+        if (auto host = sema::instantiate_program(*s_.program, *k, selected->spec, options_.target, s_.diags))
+          programs_.push_back(std::move(host));
+    // A kernel that a program launches comes with that program, in the variants that it launches.
+    auto launched = [&](const ast::Function *f) {
+      return std::any_of(programs_.begin(), programs_.end(), [&](const auto &p) {
+        return std::any_of(p->kernels.begin(), p->kernels.end(), [&](const auto &k) { return k.ast == f; });
+      });
+    };
     for (const ast::Function *k : selected->kernels) {
-      if (k->kind == ast::FunctionKind::Program) {
-        add_program_kernels(*k, selected->spec);
-        continue;
-      }
+      if (k->kind == ast::FunctionKind::Program || launched(k)) continue;
       names_.unique(k->name.text, k);
       if (Status made = make_dump_folder(selected->kernels.size() > 1 ? k->name.text : ""); !made)
         return print_error(made.failed());
@@ -155,6 +162,7 @@ public:
       if (!f) continue; // the errors of the others are worth knowing
       functions_.push_back(std::move(f));
     }
+    for (const auto &p : programs_) add_program_kernels(*p);
     if (s_.diags.has_errors()) {
       s_.print_diagnostics();
       return kDiagnostics;
@@ -176,10 +184,8 @@ private:
   bool wants(std::string_view kind) const { return std::find(o_.emit.begin(), o_.emit.end(), kind) != o_.emit.end(); }
 
   // Every kernel that the program can launch, once in the module.
-  void add_program_kernels(const ast::Function &ast, const sema::InstanceSpec &spec) {
-    auto host = sema::instantiate_program(*s_.program, ast, spec, options_.target, s_.diags);
-    if (!host) return;
-    for (sema::ProgramKernel &k : host->kernels) {
+  void add_program_kernels(sema::HostProgram &program) {
+    for (sema::ProgramKernel &k : program.kernels) {
       k.name = names_.unique(k.name, k.ast);
       bool known = std::any_of(functions_.begin(), functions_.end(), [&](const auto &f) { return f->name == k.name; });
       if (known) continue;
@@ -189,7 +195,6 @@ private:
       f->name = k.name;
       functions_.push_back(std::move(f));
     }
-    programs_.push_back(std::move(host));
   }
 
   // Of one kernel: a folder that cannot be written is the user's fault, not that of a pass.

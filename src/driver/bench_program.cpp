@@ -24,8 +24,7 @@ Result<std::unique_ptr<PreparedBench>> PreparedBench::create_program(sema::Progr
   if (!out) return out.failed();
   PreparedBench &b = **out;
   b.describe(program, ast, check, c, f, diags);
-  size_t launches = plan->launches.size();
-  b.entry = fmt::format("{} launch{}{}", launches, launches == 1 ? "" : "es", o.graph ? " in a graph" : "");
+  b.entry = counted(int64_t(plan->launches.size()), "launch") + (o.graph ? " in a graph" : "");
   b.workspace_bytes = plan->workspace_bytes;
   for (const PlanLaunch &l : plan->launches) b.launched_.push_back(host->kernels[l.kernel].name);
   TKC_TRY(b.make_groups(f, *data, plan->workspace_bytes, share));

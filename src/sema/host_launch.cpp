@@ -174,7 +174,7 @@ bool ProgramInstance::bind_generics(const ast::Function &kernel, const ast::Expr
     ok &= !v.is_poison();
     if (!said.insert(param).second) diags_.report(a.value->loc, DiagKind::repeated_argument, param, name), ok = false;
     if (v.is(Kind::Size) || v.is(Kind::Value) || v.is(Kind::Tuple)) {
-      diags_.report(a.value->loc, DiagKind::not_constant, fmt::format("`{}` of kernel `{}`", param, name));
+      diags_.report(a.value->loc, DiagKind::not_constant, fmt::format("`{}` of `{}`", param, name));
       ok = false;
     } else if (!v.is_poison()) {
       spec.params[param] = setting_text(v);

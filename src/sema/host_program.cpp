@@ -374,7 +374,7 @@ std::optional<TensorView> ProgramInstance::part(TensorView v, const ast::Expr &i
   using Op = SizeExpr::Op;
   int64_t rank = int64_t(v.extents().size());
   if (int64_t(index.operands.size()) - 1 > rank) {
-    diags_.report(index.loc, DiagKind::too_many_indices, counted(int64_t(index.operands.size()) - 1, "index"),
+    diags_.report(index.loc, DiagKind::too_many_indices, counted(int64_t(index.operands.size()) - 1, "index position"),
                   quoted(v.name), rank);
     return std::nullopt;
   }

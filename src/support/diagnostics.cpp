@@ -121,7 +121,10 @@ std::string Diagnostics::render_json() const {
   return Json::object().set("diagnostics", std::move(list)).dump() + "\n";
 }
 
-std::string counted(int64_t n, const char *noun) { return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s"); }
+std::string counted(int64_t n, const char *noun) {
+  const char *plural = std::string_view(noun).ends_with("ch") ? "es" : "s"; // launches
+  return fmt::format("{} {}{}", n, noun, n == 1 ? "" : plural);
+}
 
 // Insertions, deletions, replacements and swaps of neighbours: the commonest slip of the fingers counts once.
 static int64_t edit_distance(const std::string &a, const std::string &b) {
