@@ -160,6 +160,7 @@ private:
         return at(v.dims[d].loc, "{} : {} lies outside of dim {} of `{}`, whose extent is {}", *lo, *lo + *extent, d,
                   base_name(m), shape[d]);
       m.box.push_back({*lo, *extent, v.dims[d].kept});
+      m.whole &= v.dims[d].kept && *lo == 0 && *extent == shape[d];
       offset += *lo * strides[d];
       if (!v.dims[d].kept) continue;
       t.shape.push_back(*extent);
@@ -325,8 +326,9 @@ std::string Plan::to_string() const {
   std::string out = fmt::format("program {}: {}, workspace {} bytes\n", header.name,
                                 counted(int64_t(launches.size()), "launch"), workspace_bytes);
   for (const PlanTemporary &t : temporaries)
-    out += fmt::format("  {}: {}{}  {} bytes at {}, steps {} to {}\n", t.name, dtype_name(t.dtype),
-                       shape_to_string(t.shape), t.bytes, t.offset, t.first, t.last);
+    if (t.first >= 0)
+      out += fmt::format("  {}: {}{}  {} bytes at {}, steps {} to {}\n", t.name, dtype_name(t.dtype),
+                         shape_to_string(t.shape), t.bytes, t.offset, t.first, t.last);
   for (const PlanLaunch &l : launches) {
     const sema::ProgramKernel &k = program->kernels[l.kernel];
     out += fmt::format("  step {}: {} grid {}:", l.step, k.name, shape_to_string(l.grid));
@@ -337,16 +339,11 @@ std::string Plan::to_string() const {
       if (!p.type.is_tensor() && l.data.scalars.count(p.name)) text = fmt::format("{}", l.data.scalars.at(p.name));
       if (!m.box.empty()) {
         text = m.temporary ? temporaries[m.index].name : header.params[m.index].name;
-        const std::vector<int64_t> &whole = m.temporary ? temporaries[m.index].shape : std::vector<int64_t>();
-        bool part = false;
         std::string spans;
-        for (size_t d = 0; d < m.box.size(); d++) {
-          const PlanMemory::Span &b = m.box[d];
-          part |= !b.kept || b.lo != 0 || (d < whole.size() && b.extent != whole[d]);
-          spans += spans.empty() ? "" : ", ";
-          spans += b.kept ? fmt::format("{} : {}", b.lo, b.lo + b.extent) : fmt::format("{}", b.lo);
-        }
-        if (part || !m.temporary) text += fmt::format("[{}]", spans);
+        for (const PlanMemory::Span &b : m.box)
+          spans += (spans.empty() ? "" : ", ") +
+                   (b.kept ? fmt::format("{} : {}", b.lo, b.lo + b.extent) : fmt::format("{}", b.lo));
+        if (!m.whole) text += fmt::format("[{}]", spans);
       }
       out += fmt::format("{} {} = {}", i ? "," : "", p.name, text.empty() ? "none" : text);
     }

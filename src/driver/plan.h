@@ -23,6 +23,7 @@ struct PlanMemory {
     bool kept = true; // else one position, whose dim goes away
   };
   std::vector<Span> box; // empty for what is no tensor
+  bool whole = true;     // the box is the tensor
 };
 
 // Temporaries whose lives do not overlap share bytes of the workspace.

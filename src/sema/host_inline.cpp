@@ -126,8 +126,11 @@ void ProgramInstance::inline_program(const HostProgram &callee, const HostStmt &
   Inliner::Symbols symbols;
   for (size_t i = 0; i < f.sizes.size(); i++) symbols.insert_or_assign(f.sizes[i], call.sizes[i]);
   for (size_t i = 0; i < f.params.size(); i++)
-    if (call.args[i].kind == LaunchArgument::Kind::Integer) symbols.insert_or_assign(f.params[i].name, call.args[i].integer);
-  std::function<std::string(const std::string &)> fresh = [this](const std::string &name) { return fresh_symbol(name); };
+    if (call.args[i].kind == LaunchArgument::Kind::Integer)
+      symbols.insert_or_assign(f.params[i].name, call.args[i].integer);
+  std::function<std::string(const std::string &)> fresh = [this](const std::string &name) {
+    return fresh_symbol(name);
+  };
   size_t before = out_->allocs.size();
   Inliner(*out_, callee, call.args, std::move(symbols), fresh).run(out);
   for (size_t i = before; i < out_->allocs.size(); i++) effects_.add_alloc(out_->allocs[i], true);

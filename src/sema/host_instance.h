@@ -121,7 +121,7 @@ private:
   std::map<std::string, std::optional<size_t>> instances_; // by kernel and parameters; nothing: has errors
   std::map<std::string, std::shared_ptr<HostProgram>> programs_;
   std::set<std::string> symbols_; // that no counter may take
-  const ProgramInstance *caller_;  // null: not launched by another program
+  const ProgramInstance *caller_; // null: not launched by another program
   bool in_parallel_ = false;
 };
 

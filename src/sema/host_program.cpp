@@ -210,7 +210,7 @@ void ProgramInstance::for_statement(const ast::Stmt &s, std::vector<HostStmt> &o
   auto hi = e_.size(*range.operands[1]);
   auto step = s.step ? e_.size(*s.step) : std::optional(SizeExpr::constant(1));
   if (lo && hi && range.has_length) hi = SizeExpr::make(SizeExpr::Op::Add, *lo, *hi);
-  if (step && step->is_const() && step->value() < 1) {
+  if (step && step->is_const() && (step->value() == 0 || (step->value() < 0 && !s.unrolled))) {
     diags_.report(s.step->loc, DiagKind::bad_step);
     step.reset();
   }
@@ -221,7 +221,11 @@ void ProgramInstance::for_statement(const ast::Stmt &s, std::vector<HostStmt> &o
     constexpr int64_t kMost = 256;
     bool constant = ok && lo->is_const() && hi->is_const() && step->is_const();
     if (ok && !constant) diags_.report(range.loc, DiagKind::not_constant, "the range of an `unroll for`");
-    int64_t n = constant ? std::max<int64_t>(0, (hi->value() - lo->value() + step->value() - 1) / step->value()) : 0;
+    int64_t n = 0;
+    if (constant) {
+      int64_t by = step->value(), length = by > 0 ? hi->value() - lo->value() : lo->value() - hi->value();
+      n = length <= 0 ? 0 : (length - 1) / std::abs(by) + 1;
+    }
     if (n > kMost) diags_.report(range.loc, DiagKind::unrolled_too_far, n, kMost);
     for (int64_t i = 0; i < n && n <= kMost; i++) {
       e_.push_scope();

@@ -127,8 +127,8 @@ TEST_CASE("the plan as text") {
 })");
   CHECK(p.plan(70)->to_string() == "program p: 4 launches, workspace 280 bytes\n"
                                    "  a: f32[70]  280 bytes at 0, steps 0 to 1\n"
-                                   "  step 0: copy grid [3]: x = x[0 : 70], y = a\n"
-                                   "  step 1: copy grid [3]: x = a, y = y[0 : 70]\n"
+                                   "  step 0: copy grid [3]: x = x, y = a\n"
+                                   "  step 1: copy grid [3]: x = a, y = y\n"
                                    "  step 2: copy grid [2]: x = x[0 : 40], y = y[0 : 40]\n"
                                    "  step 3: copy grid [1]: x = x[40 : 70], y = y[40 : 70]\n");
   CHECK(p.plan(30, {8, 0, 0, 90})->launches.size() == 2);
@@ -141,10 +141,10 @@ TEST_CASE("what does not fit is said with its place") {
                fmt::format("program p(x: tensor<f32>[N], w: tensor<f32>[N + 1], y: out tensor<f32>[N]) {{ {} }}", body))
         .error(n);
   };
-  CHECK(error("launch copy(x[0 : 65], y);") == "p.tk:10:97: 0 : 65 lies outside of dim 0 of `x`, whose extent is 64");
+  CHECK(error("launch copy(x[0 : 65], y);") == "p.tk:10:92: 0 : 65 lies outside of dim 0 of `x`, whose extent is 64");
   CHECK(error("launch copy(x, y[N - 65 :+ 64]);") ==
-        "p.tk:10:100: -1 : 63 lies outside of dim 0 of `y`, whose extent is 64");
-  CHECK(error("launch copy(w, y);") == "p.tk:10:98: dim 0 of `y` of kernel `copy` is N = 65, found 64");
+        "p.tk:10:95: -1 : 63 lies outside of dim 0 of `y`, whose extent is 64");
+  CHECK(error("launch copy(w, y);") == "p.tk:10:93: dim 0 of `y` of kernel `copy` is N = 65, found 64");
   CHECK(error("launch add(x, x, y);", 100000).find("`where N < 100000` does not hold") != std::string::npos);
   CHECK(error("launch copy(x[0 : 10], y[0 : 10]); launch copy(y[5 : 15], y[14 : 24]);")
             .find("`x` and `y` of kernel `copy` overlap in `y`") != std::string::npos);
@@ -155,7 +155,7 @@ TEST_CASE("what does not fit is said with its place") {
   CHECK(error("for i in 0 : N step N - 64 { launch copy(x, y); }").find("the step of this loop is 0") !=
         std::string::npos);
   CHECK(error("launch copy(x[0 : N / (N - 64)], y);").find("has no value for these sizes") != std::string::npos);
-  CHECK(error("let t = alloc<f32>[N * N * N * N * N * N]; launch copy(x, y); launch copy(t[0 : 1], y[0 : 1]);")
+  CHECK(error("let t = alloc<f32>[N * N * N * N * N * N]; launch copy(x, y); launch copy(x[0 : 1], t[0 : 1]);")
             .find("the extent") != std::string::npos);
   CHECK(error("for i in 0 : N * N * N { launch copy(x, y); }").find("more than 65536") != std::string::npos);
 }
@@ -182,18 +182,19 @@ TEST_CASE("streams: launches of a parallel block are forked and joined") {
     REQUIRE_MESSAGE(!p.diags.has_errors(), p.diags.render_all());
     CHECK(gpu.recorded.size() == (graph ? 1 : 0));
     CHECK((std::count(gpu.calls.begin(), gpu.calls.end(), "graph") == 1) == graph);
+    // What is 16-byte aligned takes the entry that assumes it; z[1 : N] is not.
     // Main stream first; two more, each with its event; the event of the fork last.
     REQUIRE(gpu.trace.size() == 12);
     auto number = [](const std::string &line) { return std::stoul(line.substr(line.rfind(' ') + 1)); };
     size_t main = number(gpu.trace[0]), a = number(gpu.trace[2]), b = number(gpu.trace[3]);
     size_t fork = b + 2, done_a = a + 1, done_b = b + 1;
     std::vector<std::string> want = {
-        fmt::format("launch copy__any on {}", main), fmt::format("record {} on {}", fork, main),
-        fmt::format("wait {} on {}", fork, a),       fmt::format("wait {} on {}", fork, b),
-        fmt::format("launch copy__any on {}", main), fmt::format("launch add__any on {}", a),
-        fmt::format("launch copy__any on {}", b),    fmt::format("record {} on {}", done_a, a),
-        fmt::format("wait {} on {}", done_a, main),  fmt::format("record {} on {}", done_b, b),
-        fmt::format("wait {} on {}", done_b, main),  fmt::format("launch add__any on {}", main)};
+        fmt::format("launch copy on {}", main),     fmt::format("record {} on {}", fork, main),
+        fmt::format("wait {} on {}", fork, a),      fmt::format("wait {} on {}", fork, b),
+        fmt::format("launch copy on {}", main),     fmt::format("launch add on {}", a),
+        fmt::format("launch copy__any on {}", b),   fmt::format("record {} on {}", done_a, a),
+        fmt::format("wait {} on {}", done_a, main), fmt::format("record {} on {}", done_b, b),
+        fmt::format("wait {} on {}", done_b, main), fmt::format("launch add on {}", main)};
     CHECK(gpu.trace == want);
   }
 }
@@ -242,8 +243,7 @@ TEST_CASE("JSON: a program's steps, with sizes as expressions") {
     launch add(x, x, y);
 })");
   std::string json = program_json(*p.host).dump();
-  for (const char *part :
-       {R"("temporaries")", R"(["*","N",2])", R"("device.sms")", R"("for")", R"("parallel")", R"("launch")"})
+  for (const char *part : {R"("temporaries")", R"("*")", R"("device.sms")", R"("for")", R"("parallel")", R"("launch")"})
     CHECK_MESSAGE(json.find(part) != std::string::npos, json);
 }
 
