@@ -407,15 +407,18 @@ std::optional<TensorView> ProgramInstance::part(TensorView v, const ast::Expr &i
     }
     // What is known now; the rest is checked when the sizes are.
     SizeExpr end = SizeExpr::make(Op::Add, *lo, *extent);
-    for (const auto &[bad, value] :
-         {std::pair(lo->is_const() && lo->value() < 0, *lo),
-          std::pair(extent->is_const() && extent->value() < 0, *extent),
-          std::pair(end.is_const() && dim.extent.is_const() && end.value() > dim.extent.value(), end)})
-      if (bad) {
-        diags_.report(item.loc, DiagKind::index_out_of_range, range ? value.value() : lo->value(), dim.extent.str());
-        ok = false;
-        break;
-      }
+    std::string wrong;
+    if (lo->is_const() && lo->value() < 0)
+      wrong = lo->str();
+    else if (extent->is_const() && extent->value() < 0)
+      wrong = fmt::format("{} (the end of a range that begins at {})", end.str(), lo->str());
+    else if (end.is_const() && dim.extent.is_const() && end.value() > dim.extent.value())
+      wrong = range ? end.str() : lo->str();
+    if (!wrong.empty()) {
+      diags_.report(item.loc, DiagKind::index_out_of_range, wrong, dim.extent.str());
+      ok = false;
+      continue;
+    }
     dim.lo = SizeExpr::make(Op::Add, dim.lo, *lo);
     dim.extent = *extent;
     dim.whole = false;
