@@ -63,6 +63,7 @@ std::vector<const ast::Function *> Session::kernels() {
     if (f->name.text == c_.kernel) return {f};
     names.push_back(f->name.text);
   }
+  if (const ast::Function *imported = program->find_entry(c_.kernel)) return {imported};
   std::string near = nearest_name(c_.kernel, names);
   diags.report({}, DiagKind::unknown_kernel, c_.kernel, near.empty() ? "" : "; did you mean `" + near + "`?");
   print_diagnostics();

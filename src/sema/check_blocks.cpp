@@ -95,25 +95,18 @@ private:
 
 } // namespace
 
-void check_blocks(const ast::File &file, Diagnostics &diags) {
-  auto is_entry = [](const ast::Function &f) {
-    return f.kind == ast::FunctionKind::Kernel || f.kind == ast::FunctionKind::Program;
-  };
-  std::set<std::string> kernels;
-  for (const ast::Function &f : file.functions)
-    if (is_entry(f)) kernels.insert(f.name.text);
+void check_blocks(const ast::File &file, const std::map<std::string, const ast::Function *> &entries,
+                  Diagnostics &diags) {
+  std::set<std::string> names;
+  for (const auto &[name, entry] : entries) names.insert(name);
   Once verifies(diags), benches(diags);
   for (const ast::Check &c : file.checks) {
     (c.is_bench ? benches : verifies)(c.kernel);
-    if (!kernels.count(c.kernel.text)) {
-      diags.report(c.kernel.loc, DiagKind::unknown_kernel, c.kernel.text, suggestion(c.kernel.text, kernels));
-      continue;
-    }
-    for (const ast::Function &f : file.functions)
-      if (is_entry(f) && f.name.text == c.kernel.text) {
-        BlockCheck(c, f, diags).run();
-        break;
-      }
+    auto entry = entries.find(c.kernel.text);
+    if (entry == entries.end())
+      diags.report(c.kernel.loc, DiagKind::unknown_kernel, c.kernel.text, suggestion(c.kernel.text, names));
+    else
+      BlockCheck(c, *entry->second, diags).run();
   }
 }
 

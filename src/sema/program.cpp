@@ -9,6 +9,10 @@
 
 namespace tkc::sema {
 
+static bool is_entry(const ast::Function &f) {
+  return f.kind == ast::FunctionKind::Kernel || f.kind == ast::FunctionKind::Program;
+}
+
 std::unique_ptr<Program> Program::load(int32_t file_id, Diagnostics &diags) {
   auto p = std::make_unique<Program>();
   p->diags_ = &diags;
@@ -56,7 +60,6 @@ Scope *Program::load_file(int32_t file_id, std::vector<std::string> &stack) {
               .notes.push_back({e.values[j].loc, "first declared here"});
           break;
         }
-  check_blocks(file, *diags_);
   stack.push_back(name);
   for (const ast::Import &i : file.imports) {
     Scope *other = import(i, file_id, stack);
@@ -70,6 +73,10 @@ Scope *Program::load_file(int32_t file_id, std::vector<std::string> &stack) {
       if (auto it = other->enums.find(e.name.text); it != other->enums.end()) scope->enums.insert(*it);
   }
   stack.pop_back();
+  std::map<std::string, const ast::Function *> entries;
+  for (const auto &[name, f] : scope->functions)
+    if (is_entry(*f.first)) entries.emplace(name, f.first);
+  check_blocks(file, entries, *diags_);
   return scope;
 }
 
@@ -114,14 +121,17 @@ const ast::Function *Program::find_entry(const std::string &name) const {
   return kernel ? kernel : find(name, ast::FunctionKind::Program);
 }
 
-static std::vector<const ast::Function *> of_kind(const ast::File &file, ast::FunctionKind kind) {
+std::vector<const ast::Function *> Program::of_kind(ast::FunctionKind kind) const {
   std::vector<const ast::Function *> out;
-  for (const ast::Function &f : file.functions)
+  for (const ast::Function &f : main().functions)
     if (f.kind == kind) out.push_back(&f);
+  for (const ast::Check &c : main().checks)
+    if (const ast::Function *f = find(c.kernel.text, kind); f && std::find(out.begin(), out.end(), f) == out.end())
+      out.push_back(f);
   return out;
 }
-std::vector<const ast::Function *> Program::kernels() const { return of_kind(main(), ast::FunctionKind::Kernel); }
-std::vector<const ast::Function *> Program::programs() const { return of_kind(main(), ast::FunctionKind::Program); }
+std::vector<const ast::Function *> Program::kernels() const { return of_kind(ast::FunctionKind::Kernel); }
+std::vector<const ast::Function *> Program::programs() const { return of_kind(ast::FunctionKind::Program); }
 
 std::vector<const ast::Function *> Program::entries() const {
   std::vector<const ast::Function *> out = kernels();

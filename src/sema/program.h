@@ -28,7 +28,7 @@ public:
   Scope &root() { return *root_; }
   const ast::Function *find(const std::string &name, ast::FunctionKind kind) const;
   const ast::Function *find_entry(const std::string &name) const; // a kernel or program
-  // Of the main file, in order.
+  // Of the main file, in order, then imported ones that it has a verify or bench block for.
   std::vector<const ast::Function *> kernels() const;
   std::vector<const ast::Function *> programs() const;
   std::vector<const ast::Function *> entries() const; // both: what is compiled, run, verified and timed
@@ -37,6 +37,7 @@ public:
   const std::vector<int32_t> &files() const { return files_; } // every source read, the main one first
 
 private:
+  std::vector<const ast::Function *> of_kind(ast::FunctionKind kind) const;
   Scope *load_file(int32_t file_id, std::vector<std::string> &stack);
   Scope *import(const ast::Import &import, int32_t from, std::vector<std::string> &stack);
   template <typename T>
