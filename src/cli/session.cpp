@@ -72,7 +72,9 @@ std::vector<const ast::Function *> Session::kernels() {
 
 bool Session::known_parameter(const std::string &name) {
   std::vector<std::string> names;
-  for (const ast::Function *f : program->entries())
+  std::vector<const ast::Function *> all = program->entries();
+  if (const ast::Function *imported = program->find_entry(c_.kernel)) all.push_back(imported);
+  for (const ast::Function *f : all)
     for (const ast::GenericParam &g : f->generics) {
       if (g.name.text == name) return true;
       names.push_back(g.name.text);

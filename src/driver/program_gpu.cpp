@@ -25,6 +25,8 @@ Result<PreparedProgram> PreparedProgram::create(const Plan &plan, const Compiled
     how.grid[0] = l.blocks();
     how.block[0] = abi.threads;
     how.dynamic_shared = abi.shared_bytes;
+    auto same_step = [&](const PlanLaunch &o) { return o.step == l.step; };
+    how.beside_others = std::count_if(plan.launches.begin(), plan.launches.end(), same_step) > 1;
     auto prepared = PreparedLaunch::create(*kernel, how, Params::from_blob(blob.bytes, blob.offsets));
     if (!prepared) return failure("{}: {}", launch_name(plan, n), prepared.error());
     width = n > 0 && plan.launches[n - 1].step == l.step ? width + 1 : 1;

@@ -1,5 +1,6 @@
 // The grid, loops and branches. What crosses control flow becomes one phi for each register that holds something.
 #include "codegen/lower_ctx.h"
+#include "codegen/nvvm.h"
 #include "ops/lowering.h"
 #include "support/check.h"
 #include "llvm/IR/Function.h"
@@ -40,12 +41,35 @@ void add_incoming(const Regs &phis, const Regs &regs, llvm::BasicBlock *from) {
 
 const std::vector<ir::Value *> &yielded(const ir::Block *b) { return b->terminator()->operands; }
 
+// Elements of 16 bits cross control flow in pairs, one register of the machine for two: alone each would fill one.
+bool in_pairs(const ir::Value *v) { return is_float(v->type.dtype) && dtype_bits(v->type.dtype) == 16; }
+
+Regs pair_up(LowerCtx &c, const ir::Value *v, Regs regs) {
+  if (!in_pairs(v)) return regs;
+  for (size_t i = 0; i + 1 < regs.size(); i += 2)
+    if (regs[i] && regs[i + 1]) {
+      regs[i] = codegen::nvvm::mov_pack_b32(c.b, std::array{regs[i], regs[i + 1]});
+      regs[i + 1] = nullptr;
+    }
+  return regs;
+}
+
+// Gives the value what came through control flow.
+void set_carried(LowerCtx &c, const ir::Value *v, Regs regs) {
+  for (size_t i = 0; in_pairs(v) && i + 1 < regs.size(); i += 2)
+    if (regs[i] && regs[i]->getType()->isIntegerTy(32)) {
+      auto parts = codegen::nvvm::mov_unpack_b32(c.b, regs[i], c.type(v->type.dtype));
+      regs[i] = parts[0], regs[i + 1] = parts[1];
+    }
+  c.set(v, std::move(regs));
+}
+
 // Only tiles have registers; tensors and tokens do not cross control flow as values of LLVM.
 std::vector<Regs> registers(LowerCtx &c, const std::vector<ir::Value *> &values, size_t skip = 0) {
   std::vector<Regs> out;
   for (size_t i = skip; i < values.size(); i++) {
     TKC_CHECK(values[i]->type.is_tile(), "a {} is carried through control flow", values[i]->type.str());
-    out.push_back(c.regs(values[i]));
+    out.push_back(pair_up(c, values[i], c.regs(values[i])));
   }
   return out;
 }
@@ -84,7 +108,7 @@ void lower_For(LowerCtx &c, const Op &op) {
   c.set(region->args[0], {iv});
   std::vector<Regs> carried;
   for (const Regs &r : inits) carried.push_back(make_phis(c, r, before, 2));
-  for (size_t i = 0; i < carried.size(); i++) c.set(region->args[i + 1], carried[i]);
+  for (size_t i = 0; i < carried.size(); i++) set_carried(c, region->args[i + 1], carried[i]);
   c.lower_block(region);
   c.set_location(op.loc);
   llvm::BasicBlock *end = b.GetInsertBlock();
@@ -97,11 +121,12 @@ void lower_For(LowerCtx &c, const Op &op) {
   set_unrolling(c, latch, op.attrs.i_or("unroll", 0));
 
   b.SetInsertPoint(after);
+  std::vector<Regs> results;
   for (size_t i = 0; i < inits.size(); i++) {
-    Regs r = make_phis(c, inits[i], before, 2);
-    add_incoming(r, next[i], end);
-    c.set(op.result(i), std::move(r));
+    results.push_back(make_phis(c, inits[i], before, 2));
+    add_incoming(results.back(), next[i], end);
   }
+  for (size_t i = 0; i < inits.size(); i++) set_carried(c, op.result(i), std::move(results[i]));
 }
 
 void lower_While(LowerCtx &c, const Op &op) {
@@ -115,9 +140,10 @@ void lower_While(LowerCtx &c, const Op &op) {
   std::vector<Regs> carried;
   for (const Regs &r : inits) carried.push_back(make_phis(c, r, before, 2));
   for (size_t i = 0; i < carried.size(); i++) {
-    c.set(condition->args[i], carried[i]);
-    c.set(body->args[i], carried[i]);
-    c.set(op.result(i), carried[i]);
+    set_carried(c, condition->args[i], carried[i]);
+    Regs regs = c.regs(condition->args[i]);
+    c.set(body->args[i], regs);
+    c.set(op.result(i), std::move(regs));
   }
   c.lower_block(condition);
   b.CreateCondBr(c.scalar(yielded(condition).at(0)), inside, after);
@@ -145,11 +171,12 @@ void lower_If(LowerCtx &c, const Op &op) {
     b.CreateBr(after);
   }
   b.SetInsertPoint(after);
+  std::vector<Regs> results;
   for (size_t i = 0; i < op.results.size(); i++) {
-    Regs r = make_phis(c, values[0][i], ends[0], 2);
-    add_incoming(r, values[1][i], ends[1]);
-    c.set(op.result(i), std::move(r));
+    results.push_back(make_phis(c, values[0][i], ends[0], 2));
+    add_incoming(results.back(), values[1][i], ends[1]);
   }
+  for (size_t i = 0; i < op.results.size(); i++) set_carried(c, op.result(i), std::move(results[i]));
 }
 
 // The op around the block takes the values.

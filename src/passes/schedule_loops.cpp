@@ -55,7 +55,9 @@ private:
     if (!inside && !everything) return nullptr;
     if (v->op->block != (inside ? body : function)) return v;
     bool loads = v->op->kind == OpKind::Load && v->type.is_scalar() && writes_.never_written(v->op->operand(0));
-    if (!loads && !(is_pure(*v->op) && is_speculatable(*v->op))) return v;
+    // A part of a tensor is made for iterations that run, or its address is not used: an index outside does no harm.
+    bool part = v->op->kind == OpKind::Subview;
+    if (!loads && !(is_pure(*v->op) && (part || is_speculatable(*v->op)))) return v;
     if (v->type.is_tile() && !v->type.is_scalar()) return v;
     for (const Value *x : v->op->operands)
       if (const Value *o = recompute(x, everything)) return o;

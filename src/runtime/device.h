@@ -215,6 +215,9 @@ struct Launch {
   int64_t dynamic_shared = 0;                 // bytes
   bool cooperative = false;                   // all blocks resident at once, or an error
   bool overlap_predecessor = false;           // programmatic dependent launch: the kernel waits by griddepcontrol
+  // Runs beside other kernels: asks for the largest split of an SM's memory in favour of shared memory, since kernels
+  // that want different splits do not run on one SM at the same time. Holds for the kernel from then on.
+  bool beside_others = false;
 };
 
 // A launch that was checked once and is queued many times, with as little work as possible: short kernels are measured.

@@ -172,6 +172,7 @@ Result<PreparedLaunch> PreparedLaunch::create(const Kernel &kernel, const Launch
   if (how.dynamic_shared > 0)
     TKC_TRY(set(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES_,
                 kernel.device().info().shared_per_block - kernel.static_shared));
+  if (how.beside_others) TKC_TRY(set(CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT_, 100)); // percent
   for (int64_t o : p.params_.offsets()) p.pointers_.push_back(const_cast<uint8_t *>(p.params_.bytes().data()) + o);
 
   auto add = [&](int id) -> cu::LaunchAttribute & {
@@ -194,18 +195,18 @@ Result<PreparedLaunch> PreparedLaunch::create(const Kernel &kernel, const Launch
 }
 
 Status PreparedLaunch::queue(const Stream &stream) const {
-  const auto &[grid, block, cluster, dynamic_shared, cooperative, overlap] = how_;
+  const auto &grid = how_.grid, &block = how_.block;
   if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return {};
   const cu::Api &api = kernel_.device().api();
   auto u = [](int64_t n) { return unsigned(n); };
   cu::Code code;
   if (attributes_.empty()) {
     code = api.cuLaunchKernel(kernel_.get(), u(grid[0]), u(grid[1]), u(grid[2]), u(block[0]), u(block[1]), u(block[2]),
-                              u(dynamic_shared), stream.get(), pointers_.data(), nullptr);
+                              u(how_.dynamic_shared), stream.get(), pointers_.data(), nullptr);
   } else {
     cu::LaunchConfig config = {{u(grid[0]), u(grid[1]), u(grid[2])},
                                {u(block[0]), u(block[1]), u(block[2])},
-                               u(dynamic_shared),
+                               u(how_.dynamic_shared),
                                stream.get(),
                                attributes_.data(),
                                unsigned(attributes_.size())};

@@ -66,7 +66,8 @@ public:
 
 private:
   void unknown(const ast::Name &n, const char *what, const std::set<std::string> &known) {
-    diags_.report(n.loc, DiagKind::unknown_in_check, spelling(kernel_.kind), kernel_.name.text, what, n.text, suggestion(n.text, known));
+    diags_.report(n.loc, DiagKind::unknown_in_check, spelling(kernel_.kind), kernel_.name.text, what, n.text,
+                  suggestion(n.text, known));
   }
 
   // The kernel's parameters, compile-time parameters and sizes, and whatever name an expression of the block uses.
