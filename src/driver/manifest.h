@@ -26,21 +26,19 @@
 //     scalars     name, dtype
 //     temporaries name, dtype, dims: memory that the loader gives, aligned to 256 bytes
 //     steps       a list, executed in order; each one of
-//                 {"alloc": i}             temporary i is new memory from here on; it is free after its last launch
-//                 {"launch": kernel, "tensors": {parameter: view or null}, "scalars": {parameter: value}, "sizes":
-//                 {..}}
-//                                          with every size of the kernel; a value is an expression, a number, or
-//                                          {"scalar": name} of the program
-//                 {"require": expression}  the launch is refused if it is 0
+//                 {"alloc": i}: temporary i is new memory from here on; it is free after its last launch
+//                 {"launch": kernel, "tensors": {parameter: view or null}, "scalars": {parameter: value},
+//                   "sizes": {size: expression}}: all of the kernel; a value is an expression, a number, or
+//                   {"scalar": name} of the program
+//                 {"require": expression}: the launch of the program is refused if it is 0
 //                 {"if": expression, "then": steps, "else": steps}
-//                 {"for": counter, "from", "to", "by": expressions, "do": steps}
-//                 {"parallel": steps}      no launch in them depends on another one
-//                 view                     {"tensor": name} or {"temporary": i}; "dims": of each dim of that tensor
-//                 "at"
-//                                          and "extent" (expressions) and "kept": false for one position, whose dim
-//                                          goes away. It must lie inside the tensor.
+//                 {"for": counter, "from": expression, "to": expression, "by": expression, "do": steps}
+//                 {"parallel": steps}: no launch in them depends on another one
+//                 A view is {"tensor": name, "dims"} or {"temporary": i, "dims"}: of each dim of that tensor "at" and
+//                 "extent" (expressions) and "kept", which is false for one position, whose dim goes away. It must lie
+//                 inside the tensor, and keeps its strides.
 //                 Expressions also name integer and boolean scalars, counters, and device.sms, device.l2_bytes,
-//                 device.smem (bytes of shared memory a block may have) and device.arch (120).
+//                 device.smem (bytes of shared memory that a block may have) and device.arch (120).
 //
 // An expression is a number, the name of a size or of an integer scalar, or a list [op, a, b] ([op, a] of "!") with op
 // one of + - * / % cdiv min max == != < <= > >= && || !, or ["?", cond, a, b]. Integers of 64 bits; / and % truncate
