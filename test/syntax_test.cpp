@@ -102,6 +102,8 @@ std::string dump(const Stmt &s) {
                              dump(s.step.get()), dump(s.body));
   case StmtKind::While: return out + fmt::format("(while {} {})", dump(s.value.get()), dump(s.body));
   case StmtKind::Return: return out + fmt::format("(return {})", dump(s.value.get()));
+  case StmtKind::Launch: return out + fmt::format("(launch {})", dump(s.value.get()));
+  case StmtKind::Parallel: return out + fmt::format("(parallel {})", dump(s.body));
   case StmtKind::Block: return out + dump(s.body);
   }
   return "";
@@ -112,8 +114,8 @@ std::string dump(const std::vector<StmtPtr> &body) {
   return out + " }";
 }
 std::string dump(const Function &f) {
-  const char *kinds[] = {"fn", "kernel", "reference"}, *modes[] = {"", "out ", "inout "};
-  std::string out = fmt::format("({} {}", kinds[int(f.kind)], f.name.text);
+  const char *modes[] = {"", "out ", "inout "};
+  std::string out = fmt::format("({} {}", spelling(f.kind), f.name.text);
   for (const GenericParam &g : f.generics)
     out += fmt::format(" <{}: {} = {}>", g.name.text, dump(g.type.get()), dump(g.default_value.get()));
   for (const Param &p : f.params)
@@ -420,6 +422,10 @@ TEST_CASE("declarations") {
         "(kernel k [x: (tensor? f32 N) = _] [y: out (tensor f32 M N any) = _] [z: inout (tensor f32) = _] [w: i32 = _]"
         " grid persistent (call cdiv M 4) N order grouped 8 2 warps (* 2 W) where (== (% M 16) 0) (> N 1) (< K L) { "
         "})\n");
+  CHECK(tree("program p<N>(x: tensor<f32>[N]) where a { let t = alloc<f32>[N]; launch k<BM = 2>(x, t, n = 3); "
+             "parallel { launch l(t); } }") ==
+        "(program p <N: _ = _> [x: (tensor f32 N) = _] where a { (let t _ (shaped alloc<f32> N)) "
+        "(launch (call k<BM=2> x t n=3)) (parallel { (launch (call l t)) }) })\n");
   CHECK(tree("kernel k() where a, warps 4 where b, order o where c, grid (1) { }") ==
         "(kernel k grid 1 order o warps 4 where a b c { })\n");
   CHECK(tree("kernel k() order morton grid () where a { }") == "(kernel k grid order morton where a { })\n");
