@@ -223,6 +223,19 @@ static std::string mangled(const std::string &name, std::string text) {
   return fmt::format("__{}_{}", name, text);
 }
 
+// A default that is written as a value, as instances spell it; "" for a computed one.
+static std::string default_text(const ast::GenericParam &g) {
+  if (!g.default_value) return "";
+  const ast::Expr &e = *g.default_value;
+  switch (e.kind) {
+  case ExprKind::Int: return std::to_string(e.int_value);
+  case ExprKind::Bool: return e.int_value ? "true" : "false";
+  case ExprKind::Name: return e.text;
+  case ExprKind::Member: return e.operands[0]->text + "." + e.text;
+  default: return "";
+  }
+}
+
 std::string ProgramInstance::instance_key(const ast::Function &ast, const InstanceSpec &spec) {
   std::string key = fmt::format("{}", fmt::ptr(&ast));
   for (const auto &[name, text] : spec.params) key += fmt::format(" {}={}", name, text);
@@ -241,7 +254,8 @@ std::optional<size_t> ProgramInstance::kernel_instance(const ast::Function &kern
   k.name = kernel.name.text;
   for (const auto &[name, text] : typed->bindings) {
     spec.params[name] = text;
-    k.name += mangled(name, text);
+    for (const ast::GenericParam &g : kernel.generics)
+      if (g.name.text == name && default_text(g) != text) k.name += mangled(name, text);
   }
   for (const std::string &name : spec.absent) k.name += "__no_" + name;
   // A default that was also written out is the same instance.

@@ -11,8 +11,8 @@ namespace tkc::sema {
 struct ProgramKernel {
   const ast::Function *ast = nullptr;
   InstanceSpec spec; // every compile-time parameter is said
-  // Of the entry, the same in every program: the kernel's, then each compile-time parameter and each absent tensor, as
-  // in gemm__BM_64__act_relu__no_bias.
+  // Of the entry, the same in every program: the kernel's, then each compile-time parameter that is not its default,
+  // and each absent tensor, as in gemm__BM_64__act_relu__no_bias.
   std::string name;
   std::shared_ptr<ir::Function> typed;
 };

@@ -160,6 +160,53 @@ TEST_CASE("what does not fit is said with its place") {
   CHECK(error("for i in 0 : N * N * N { launch copy(x, y); }").find("more than 65536") != std::string::npos);
 }
 
+TEST_CASE("the emulator finds reads of a workspace that no launch wrote") {
+  VerifyOptions o;
+  o.executor = Executor::Emu;
+  o.compile.target = ir::find_target("sm_90");
+  Planned p(R"(
+kernel half(x: tensor<f32>[N], y: out tensor<f32>[N]) grid (1) warps 1 { store(y[0 :+ 32], load(x[0 :+ 32])); }
+program p(x: tensor<f32>[N], y: out tensor<f32>[N]) {
+    let t = alloc<f32>[N];
+    launch half(x, t);
+    launch copy(t, y);
+}
+verify p { y = x; case one: N = 64; })");
+  verify_kernel(*p.program, *p.host->ast, *p.program->check_for("p", false), o, p.diags, [](const CaseResult &r) {
+    CHECK(r.error.starts_with("launch 1 (copy): "));
+    CHECK(r.error.find("byte 128 of t is read and was never written") != std::string::npos);
+  });
+}
+
+TEST_CASE("the emulator finds temporaries that share bytes while both are needed") {
+  Planned p(R"(program p(x: tensor<f32>[N], y: out tensor<f32>[N]) {
+    let a = alloc<f32>[N];
+    let b = alloc<f32>[N];
+    launch copy(x, a);
+    launch copy(x, b);
+    launch add(a, b, y);
+})");
+  CompileOptions options;
+  options.target = ir::find_target("sm_90");
+  auto compiled = compile_program(*p.program, *p.host, options, p.diags);
+  REQUIRE(compiled);
+  auto plan = p.plan(64);
+  REQUIRE(plan.ok());
+  for (bool broken : {false, true}) {
+    LaunchData data;
+    data.sizes["N"] = 64;
+    data.tensors = {HostTensor::zeros(DType::F32, {64}), HostTensor::zeros(DType::F32, {64})};
+    if (broken) { // as a plan that takes `a` for dead after its first launch
+      plan->temporaries[0].last = 0;
+      plan->temporaries[1].offset = plan->temporaries[0].offset;
+    }
+    std::string printed;
+    Status ran = run_emu(*plan, *compiled, data, {}, printed);
+    CHECK(ran.ok() == !broken);
+    if (broken) CHECK(ran.error().starts_with("launch 2 (add): "));
+  }
+}
+
 TEST_CASE("streams: launches of a parallel block are forked and joined") {
   test::FakeGpu gpu;
   add_kernels(gpu);
