@@ -261,14 +261,14 @@ void check_ptx(const std::string &ptx, const std::string &arch, const Case &c, O
 }
 
 // The kernel for every target; empty after an error.
-std::vector<codegen::EmitResult> compile(Loaded &l, const ast::Function &k, const std::vector<std::string> &targets,
-                                         const Case &c, Outcome &out) {
+std::vector<codegen::EmitResult> compile(Loaded &l, const ast::Function &k, const sema::InstanceSpec &spec,
+                                         const std::vector<std::string> &targets, const Case &c, Outcome &out) {
   std::vector<codegen::EmitResult> results;
   for (const std::string &t : targets) {
     driver::CompileOptions options;
     options.target = &target_of(t, out);
     options.debug_lines = false;
-    auto compiled = driver::compile_kernel(*l.program, k, l.spec, options, l.diags);
+    auto compiled = driver::compile_kernel(*l.program, k, spec, options, l.diags);
     if (!compiled) return {};
     check_ptx(compiled->code.ptx, t, c, out);
     results.push_back(std::move(compiled->code));
@@ -320,7 +320,7 @@ Outcome render_ptx(const Case &c) {
       if (auto typed = sema::instantiate(*l.program, *k, l.spec, nullptr, l.diags))
         ir::walk(typed->body, [&](ir::Op *op) { out.ops.insert(ir::def(*op).name.s); });
       std::vector<std::string> texts;
-      for (const codegen::EmitResult &r : compile(l, *k, targets, c, out)) {
+      for (const codegen::EmitResult &r : compile(l, *k, l.spec, targets, c, out)) {
         std::vector<PtxEntry> entries = ptx_entries(r.ptx);
         std::string text = c.has("header") ? header_of(r.ptx) : "";
         text += indented(renumbered(entries.at(0).lines));
@@ -355,6 +355,20 @@ static std::string shown_loop(const std::vector<std::string> &loop, size_t most)
   return fmt::format("{}  ... {} more\n{}", indented(first), lines.size() - most, indented(last));
 }
 
+// The kernels of a file: those that its programs launch as they launch them, the others by their defaults.
+static std::vector<sema::ProgramKernel> sample_kernels(Loaded &l) {
+  std::vector<sema::ProgramKernel> launched, out;
+  for (const ast::Function *p : l.program->programs())
+    if (auto host = sema::instantiate_program(*l.program, *p, l.spec, nullptr, l.diags))
+      for (const sema::ProgramKernel &k : host->kernels) launched.push_back(k);
+  for (const ast::Function *k : l.kernels()) {
+    bool has = std::any_of(launched.begin(), launched.end(), [&](const auto &x) { return x.ast == k; });
+    if (!has) out.push_back({k, l.spec, k->name.text, nullptr});
+  }
+  out.insert(out.end(), launched.begin(), launched.end());
+  return out;
+}
+
 Outcome render_samples(const Case &c) {
   Outcome out;
   std::string path = c.get("sample");
@@ -366,10 +380,10 @@ Outcome render_samples(const Case &c) {
   Loaded l(c, path, std::string(text->begin(), text->end()));
   std::vector<std::string> targets = targets_of(c);
   if (l.ok())
-    for (const ast::Function *k : l.kernels()) {
+    for (const sema::ProgramKernel &k : sample_kernels(l)) {
       std::vector<std::string> loops, titles = targets;
       std::vector<Histogram> loop_counts, all;
-      for (const codegen::EmitResult &r : compile(l, *k, targets, c, out)) {
+      for (const codegen::EmitResult &r : compile(l, *k.ast, k.spec, targets, c, out)) {
         PtxEntry main = ptx_entries(r.ptx).at(0);
         std::vector<std::string> loop = steady_loop(main);
         loops.push_back(shown_loop(loop, 40));
@@ -377,7 +391,7 @@ Outcome render_samples(const Case &c) {
         all.push_back(histogram(main.lines));
       }
       if (all.empty()) continue;
-      out.text += fmt::format("kernel {}\n{}", k->name.text, grouped(targets, loops));
+      out.text += fmt::format("kernel {}\n{}", k.name, grouped(targets, loops));
       bool long_loop =
           std::any_of(loops.begin(), loops.end(), [](const std::string &s) { return s.find("\n  ... ") != s.npos; });
       if (long_loop) out.text += "== in the loop\n" + table(titles, loop_counts);
