@@ -280,6 +280,50 @@ TEST_CASE("gpu: a graph replays its launches" * doctest::skip(no_gpu())) {
   CHECK(*t / double(kLaunches) < 20e-6);
 }
 
+TEST_CASE("gpu: work forked to another stream and joined by events, as launches and in a graph" *
+          doctest::skip(no_gpu())) {
+  Gpu gpu;
+  Buffer b = gpu.buffer(4);
+  Result<Stream> side = Stream::create(*gpu.device);
+  Result<Event> fork = Event::create(*gpu.device), join = Event::create(*gpu.device);
+  REQUIRE(side.ok());
+  REQUIRE(fork.ok());
+  REQUIRE(join.ok());
+  Params add, clear, late;
+  add.add(b.address());
+  clear.add(b.address()).add(int64_t(0));
+  late.add(uint64_t(5'000'000));
+  Kernel bump = gpu.kernel("bump"), poke = gpu.kernel("poke"), spin = gpu.kernel("spin");
+  // Each side dawdles: without the fork the word is cleared too early and ends as 2, without the join too late and ends
+  // as 0.
+  auto work = [&]() -> Status {
+    TKC_TRY(launch(spin, {}, late, gpu.stream));
+    TKC_TRY(launch(bump, {}, add, gpu.stream));
+    TKC_TRY(fork->record(gpu.stream));
+    TKC_TRY(side->wait_for(*fork));
+    TKC_TRY(launch(spin, {}, late, *side));
+    TKC_TRY(launch(poke, {}, clear, *side));
+    TKC_TRY(join->record(*side));
+    TKC_TRY(gpu.stream.wait_for(*join));
+    return launch(bump, {}, add, gpu.stream);
+  };
+  for (bool graph : {false, true}) {
+    CAPTURE(graph);
+    REQUIRE(b.set_bytes(0).ok());
+    if (graph) {
+      Result<Graph> g = Graph::capture(gpu.stream, work);
+      REQUIRE(g.ok());
+      CHECK(g->node_count() == 5);
+      REQUIRE(g->launch(gpu.stream).ok());
+      REQUIRE(gpu.stream.wait(20).ok());
+    } else {
+      REQUIRE(work().ok());
+      REQUIRE(gpu.stream.wait(20).ok());
+    }
+    CHECK(b.download(DType::I32, {1})->get(0) == 1);
+  }
+}
+
 TEST_CASE("gpu: prepared launches in the convention; the occupancy formula agrees with the driver" *
           doctest::skip(no_gpu())) {
   Gpu gpu;
