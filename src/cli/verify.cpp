@@ -11,6 +11,7 @@ namespace {
 struct Options {
   Common common;
   std::string device = "auto", only_case, json, emu_policy;
+  bool check_gradient = false;
   uint64_t seed = 1, emu_seed = 0;
   int64_t emu_seeds = 1;
   int64_t max_registers = 0;
@@ -35,7 +36,17 @@ Json case_json(const driver::CaseResult &r) {
     o.set("mismatches", c.mismatches).set("tolerance", to_string(c.tolerance));
     outputs.push(std::move(o));
   }
-  return j.set("outputs", std::move(outputs)).set("seconds", r.seconds);
+  j.set("outputs", std::move(outputs));
+  if (!r.gradients.empty()) {
+    Json gradients = Json::array();
+    for (const driver::GradientCheck &g : r.gradients) {
+      Json o = Json::object();
+      o.set("name", g.name).set("pass", g.pass()).set("error", g.error).set("limit", g.kLimit);
+      gradients.push(std::move(o.set("directions", g.directions)));
+    }
+    j.set("gradients", std::move(gradients));
+  }
+  return j.set("seconds", r.seconds);
 }
 
 class Verification {
@@ -56,6 +67,7 @@ public:
     v.overrides = selected->spec;
     v.only_case = o_.only_case;
     v.seed = o_.seed;
+    v.check_gradient = o_.check_gradient;
     v.emu.seed = o_.emu_seed;
     v.emu_schedules = o_.emu_seeds;
     v.emu_policy = emu::find_policy(o_.emu_policy);
@@ -113,6 +125,7 @@ private:
     if (!r.pass()) exit_ = kMismatch;
     fmt::print("{:<32} {}  {:.2f} s\n", name, r.pass() ? "ok" : "FAILED", r.seconds);
     for (const auto &[output, c] : r.outputs) fmt::print("{}", indented(c.to_string(output)));
+    for (const driver::GradientCheck &g : r.gradients) fmt::print("{}", indented(g.to_string()));
     std::fflush(stdout);
   }
 
@@ -143,6 +156,8 @@ void setup_verify(CLI::App &app, int &exit) {
   add_common(*sub, o->common);
   add_device(*sub, o->device);
   sub->add_option("--case", o->only_case, "one case");
+  sub->add_flag("--check-grad", o->check_gradient,
+                "compare derivatives of the references with central differences along random directions");
   sub->add_option("--seed", o->seed, "of the inputs");
   sub->add_option("--emu-seed", o->emu_seed, "of the emulator's scheduler");
   sub->add_option("--emu-seeds", o->emu_seeds, "schedules to run under: eager, lazy, reverse, then random ones")

@@ -12,6 +12,8 @@ bool CaseResult::pass() const {
   if (!error.empty()) return false;
   for (const auto &[name, c] : outputs)
     if (!c.pass) return false;
+  for (const GradientCheck &g : gradients)
+    if (!g.pass()) return false;
   return true;
 }
 
@@ -28,7 +30,8 @@ static interp::Tile to_tile(const HostTensor &t) {
 }
 
 static Result<std::vector<interp::Value>> call(const sema::HostFunction &h, std::vector<interp::Value> args,
-                                               uint64_t seed, const SourceManager &sources) {
+                                               uint64_t seed, const SourceManager &sources,
+                                               GradientChecker *checker = nullptr) {
   const ir::Function &f = *h.fn;
   size_t given = args.size();
   for (size_t g = 0; g < h.generators.size(); g++) {
@@ -49,6 +52,7 @@ static Result<std::vector<interp::Value>> call(const sema::HostFunction &h, std:
   interp::Launch launch;
   launch.function = &f;
   launch.args = std::move(args);
+  if (checker) launch.on_gradient = [checker](const interp::Launch::Gradient &g) { checker->check(g); };
   interp::Result r = interp::run(launch);
   if (auto why = stop_reason()) return *why;
   if (r.trap) {
@@ -323,11 +327,23 @@ static CaseResult run_case(sema::Program &program, const ast::Function &kernel, 
   sema::Numbers numbers = numbers_of(*typed, c);
   for (const auto &[k, v] : data->scalars) numbers.emplace(k, v);
   std::set<std::string> compared;
+  auto evaluate = [&](const sema::HostFunction &h) {
+    GradientChecker checker(stream_seed(o.seed, int64_t(out.gradients.size())));
+    auto r = call(h, values, o.seed, diags.sources(), o.check_gradient ? &checker : nullptr);
+    out.gradients.insert(out.gradients.end(), checker.checks().begin(), checker.checks().end());
+    return r;
+  };
   for (const ast::Binding &b : check.bindings) {
     auto h = sema::build_expected(program, check, b, numbers, args, diags);
     if (!h) return fail(failure("the expected value of `{}` has errors", b.targets[0].text));
-    auto r = call(*h, values, o.seed, diags.sources());
+    auto r = evaluate(*h);
     if (!r) return fail(r.failed());
+    if (o.check_gradient && !takes_gradient(*h->fn)) { // a reference that is not differentiated here: in all it names
+      auto g = sema::build_gradient(program, check, b, numbers, args, diags);
+      if (diags.has_errors()) return fail(failure("`{}` has no derivative", b.targets[0].text));
+      if (g)
+        if (auto ran = evaluate(*g); !ran) return fail(ran.failed());
+    }
     for (size_t k = 0; k < h->outputs.size(); k++) {
       size_t i = 0;
       while (i < typed->params.size() && typed->params[i].name != h->outputs[k]) i++;

@@ -1,5 +1,6 @@
 // Verification of a kernel or program against its reference, case by case.
 #pragma once
+#include "driver/check_gradient.h"
 #include "driver/instance.h"
 #include "runtime/compare.h"
 
@@ -14,6 +15,7 @@ struct VerifyOptions {
   emu::Options emu;
   int64_t emu_schedules = 1;             // see emu::nth_schedule
   std::optional<emu::Policy> emu_policy; // nothing: all of them
+  bool check_gradient = false;           // of the references, against central differences
   Device *device = nullptr;              // Gpu
   double limit_seconds = 0;              // of the kernel of one case; 0: kGpuLimit on the GPU, none elsewhere
   double gpu_limit() const { return limit_seconds > 0 ? limit_seconds : kGpuLimit; }
@@ -32,6 +34,7 @@ struct CaseResult {
   std::string error;    // of the run; "" if it ran
   ErrorKind error_kind = ErrorKind::Failure;
   std::vector<std::pair<std::string, Comparison>> outputs;
+  std::vector<GradientCheck> gradients;
   std::string printed;
   double seconds = 0;
   bool pass() const;

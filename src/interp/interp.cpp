@@ -1,6 +1,8 @@
 #include "interp/interp.h"
+#include "ir/activity.h"
 #include "support/stop.h"
 #include <algorithm>
+#include <cmath>
 #include <thread>
 #include <unordered_map>
 #include <unordered_set>
@@ -67,6 +69,8 @@ private:
 
 Value Ctx::take(const ir::Op &op, size_t i) {
   Value &v = values_[size_t(op.operand(i)->id)];
+  if (mode_.activity && !mode_.activity->live(op.operand(i))) return {};
+  if (mode_.recording) return v;
   return plan_->last_use(op, i) ? std::move(v) : v;
 }
 
@@ -79,8 +83,43 @@ std::vector<Value> Ctx::run_region(const ir::Block *block, std::vector<Value> ar
   TKC_CHECK(args.size() == block->args.size(), "a region with {} arguments runs with {}", block->args.size(),
             args.size());
   for (size_t i = 0; i < args.size(); i++) set(block->args[i], std::move(args[i]));
+  const ir::Op *parent = block->parent;
+  bool loop = parent && (parent->kind == ir::OpKind::For || parent->kind == ir::OpKind::While);
+  bool recording = std::exchange(mode_.recording, mode_.recording && !loop);
   run_block(block);
+  mode_.recording = recording;
   return trapped() ? std::vector<Value>() : std::move(yielded_);
+}
+
+void Ctx::run_recording(const ir::Block *block, std::vector<Value> args) {
+  for (size_t i = 0; i < args.size(); i++) set(block->args[i], std::move(args[i]));
+  run_block(block);
+}
+
+void Ctx::report_gradient(const ir::Op &op, const std::vector<Value> &gradient) {
+  if (!launch_->on_gradient) return;
+  const ir::Block *body = op.regions[0];
+  std::vector<Value> inputs;
+  for (size_t i = 0; i < body->args.size(); i++) inputs.push_back(get(op.operand(i)));
+  auto value = [&](const std::vector<Value> &at) -> std::optional<Launch::Gradient::Sum> {
+    Mode outer = set_mode({});
+    std::vector<Value> out = run_region(body, at);
+    set_mode(outer);
+    if (trapped()) {
+      trap_.reset();
+      return std::nullopt;
+    }
+    Launch::Gradient::Sum sum;
+    for (size_t i = 0; i < out.size(); i++) {
+      const Tile &y = std::get<Tile>(out[i]), &c = tile(op.operand(inputs.size() + i));
+      for (size_t k = 0; k < y.f.size(); k++) {
+        sum.value += y.f[k] * c.f[k];
+        sum.magnitude += std::fabs(y.f[k] * c.f[k]);
+      }
+    }
+    return sum;
+  };
+  launch_->on_gradient({op, inputs, gradient, value});
 }
 
 void Ctx::run_block(const ir::Block *block) {
@@ -88,6 +127,7 @@ void Ctx::run_block(const ir::Block *block) {
   // Every iteration of a loop passes here.
   if (stop_requested() && !block->ops.empty()) return trap(*block->ops.front(), stop_reason()->message);
   for (const ir::Op *op : block->ops) {
+    if (mode_.activity && !mode_.activity->executes(*op)) continue;
     ir::def(*op).interp.f(*this, *op);
     if (trapped()) return;
   }

@@ -9,6 +9,10 @@
 #include <mutex>
 #include <variant>
 
+namespace tkc::ir {
+class Activity;
+}
+
 namespace tkc::interp {
 
 struct Tile {
@@ -53,6 +57,18 @@ struct Launch {
   std::vector<int64_t> grid; // kernels
   int64_t threads = 1;       // host threads; the result does not depend on it but for the order of float atomics
   std::function<void(const std::string &)> print; // output of `print`, called under a lock
+  // Called with every `grad` that has been taken.
+  struct Gradient {
+    const ir::Op &op;
+    std::vector<Value> inputs, gradient;
+    // The sum over what is differentiated of cotangent times value, and of its absolute value, at other inputs; nothing
+    // if that traps.
+    struct Sum {
+      double value = 0, magnitude = 0;
+    };
+    std::function<std::optional<Sum>(const std::vector<Value> &inputs)> value;
+  };
+  std::function<void(const Gradient &)> on_gradient;
 };
 struct Result {
   std::optional<Trap> trap;   // the first, by block number
@@ -79,6 +95,18 @@ public:
   void leave(const ir::Op &op);
   // Runs a region with arguments; returns the operands of its yield. Empty if it trapped.
   std::vector<Value> run_region(const ir::Block *block, std::vector<Value> args);
+  // How regions run while a derivative is taken (interp/reverse.h): only ops that `activity` says to execute (null:
+  // all); recording, values stay as they are, but for those of loop bodies.
+  struct Mode {
+    const ir::Activity *activity = nullptr;
+    bool recording = false;
+  };
+  Mode set_mode(Mode m) { return std::exchange(mode_, m); }
+  void run_recording(const ir::Block *block, std::vector<Value> args); // also the body of a loop
+  size_t value_count() const { return values_.size(); }
+  // Tells the launch of a gradient.
+  void report_gradient(const ir::Op &op, const std::vector<Value> &gradient);
+
   void trap(const ir::Op &op, std::string message);
   bool trapped() const { return trap_.has_value(); }
   void print(const std::string &text);
@@ -93,6 +121,7 @@ private:
   std::vector<Value> values_; // by ir::Value::id
   std::vector<Value> yielded_;
   std::optional<Trap> trap_;
+  Mode mode_;
 };
 
 } // namespace tkc::interp

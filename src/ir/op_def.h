@@ -7,7 +7,8 @@
 
 namespace tkc::interp {
 class Ctx;
-}
+class Reverse;
+} // namespace tkc::interp
 namespace tkc::codegen {
 class LowerCtx;
 }
@@ -94,6 +95,36 @@ using InferFn = void(InferCtx &, Op &);
 using InterpFn = void(interp::Ctx &, const Op &);
 using LowerFn = void(codegen::LowerCtx &, const Op &);
 
+// What reverse mode (`grad`, interp/reverse.h) knows of an op: a rule that gives the cotangents of its operands from
+// those of its results; or that its derivative is 0 wherever it exists; or why there is none. Ops that passes make have
+// none.
+using AdjointFn = void(interp::Reverse &, const Op &);
+struct Derivative {
+  enum class Kind : uint8_t { None, Zero, Rule } kind = Kind::None;
+  const char *reason = "it is made by passes"; // None, Zero
+  AdjointFn *rule = nullptr;
+  // Values that the rule looks at and that must therefore be known again: bit i is operand i, the last bit but one
+  // every operand from 30 on, the last bit all results.
+  uint32_t reads = 0;
+
+  static constexpr uint32_t kResults = uint32_t(1) << 31;
+  static constexpr uint32_t kOperands = ~kResults;
+  bool reads_operand(size_t i) const { return reads >> (i < 30 ? i : 30) & 1; }
+  bool reads_results() const { return reads & kResults; }
+};
+consteval Derivative adjoint(AdjointFn *rule, uint32_t reads = 0) {
+  if (rule == nullptr) throw "missing rule";
+  return {Derivative::Kind::Rule, "", rule, reads};
+}
+consteval Derivative zero_derivative(const char *reason) {
+  if (!*reason) throw "missing reason";
+  return {Derivative::Kind::Zero, reason};
+}
+consteval Derivative no_derivative(const char *reason) {
+  if (!*reason) throw "missing reason";
+  return {Derivative::Kind::None, reason};
+}
+
 struct OpDef {
   Text name;   // in IR text, unique
   Text source; // the call's name in .tk source; several ops may share one (max: two operands, or axis =); "-" none
@@ -111,6 +142,7 @@ struct OpDef {
   // between warps); null: never any. Such a lowering writes the scratch at attribute `scratch_offset`, waits at a block
   // barrier and reads it.
   ScratchFn *scratch = nullptr;
+  Derivative derivative = {};
   Fn<InferFn> infer;
   Fn<InterpFn> interp;
   Fn<LowerFn> lower;

@@ -208,6 +208,19 @@ private:
       if (!fits) faults_.add(op, "its meaning must be a function of one element of each operand");
       return true;
     }
+    case OpKind::Grad: { // the region is what is differentiated
+      if (!expect_regions(op, 1)) return false;
+      size_t inputs = size_t(std::clamp<int64_t>(op.attrs.i_or("inputs", 0), 0, int64_t(op.operands.size())));
+      std::vector<Value *> at(op.operands.begin(), op.operands.begin() + int64_t(inputs));
+      expect(op, "arguments of its region", op.regions[0]->args, at);
+      std::vector<Value *> y = yielded(op.regions[0]), cotangents = from(op.operands, inputs);
+      if (y.size() != cotangents.size())
+        faults_.add(op, "has {} cotangents for {} values", cotangents.size(), y.size());
+      for (size_t i = 0; i < std::min(y.size(), cotangents.size()); i++)
+        if (!is_float(y[i]->type.dtype) || cotangents[i]->type != y[i]->type.with_dtype(DType::F64))
+          faults_.add(op, "cotangent {} is a {} for a {}", i, cotangents[i]->type.str(), y[i]->type.str());
+      return true;
+    }
     case OpKind::Yield:
       if (!op.results.empty()) faults_.add(op, "has results");
       return expect_regions(op, 0);

@@ -55,6 +55,7 @@ std::vector<AttrRule> required_attrs(OpKind kind) {
   case OpKind::AtomicCas: return {{"sizes", 'l'}, {"drop", 'l'}, {"gather", 'l'}, {"has_mask", 'i'}};
   case OpKind::Assert: return {{"message", 's'}};
   case OpKind::Print: return {{"format", 's'}};
+  case OpKind::Grad: return {{"inputs", 'i'}};
   case OpKind::BlockBarrier: return {{"scope", 's'}};
   case OpKind::ScratchStore: return {{"smem", 'm'}};
   default: return {};
@@ -115,7 +116,8 @@ public:
       return;
     default: break;
     }
-    if ((op.kind == OpKind::DynSlice || op.kind == OpKind::DynUpdate) && f_.kind == FunctionKind::Kernel)
+    if ((op.kind == OpKind::DynSlice || op.kind == OpKind::DynUpdate || op.kind == OpKind::Grad) &&
+        f_.kind == FunctionKind::Kernel)
       faults_.add(op, "is for references only");
     infer(op);
     effects(op);

@@ -1,5 +1,6 @@
 // Atomic updates of memory.
 #include "ops/access.h"
+#include "ops/adjoint.h"
 #include "ops/combine.h"
 #include "ops/scratch.h"
 #include <algorithm>
@@ -99,6 +100,7 @@ constexpr OpDef kAtomicAdd = {.name = "atomic_add",
                               .effects = kUpdates,
                               .layout = {LayoutKind::Anchor},
                               .scratch = atomic_scratch,
+                              .derivative = kOfKernels,
                               .infer = infer_atomic<kAddTypes>,
                               .interp = interp_atomic<SumF>,
                               .lower = lower_AtomicAdd};
@@ -112,6 +114,7 @@ constexpr OpDef kAtomicMax = {
     .effects = kUpdates,
     .layout = {LayoutKind::Anchor},
     .scratch = atomic_scratch,
+    .derivative = kOfKernels,
     .infer = infer_atomic<kOrderTypes>,
     .interp = interp_atomic<MaxF>,
     .lower = lower_AtomicMax};
@@ -126,6 +129,7 @@ constexpr OpDef kAtomicMin = {
     .effects = kUpdates,
     .layout = {LayoutKind::Anchor},
     .scratch = atomic_scratch,
+    .derivative = kOfKernels,
     .infer = infer_atomic<kOrderTypes>,
     .interp = interp_atomic<MinF>,
     .lower = lower_AtomicMin};
@@ -140,6 +144,7 @@ constexpr OpDef kAtomicAnd = {
     .effects = kUpdates,
     .layout = {LayoutKind::Anchor},
     .scratch = atomic_scratch,
+    .derivative = kOfKernels,
     .infer = infer_atomic<kBitTypes>,
     .interp = interp_atomic<AndF>,
     .lower = lower_AtomicAnd};
@@ -154,6 +159,7 @@ constexpr OpDef kAtomicOr = {
     .effects = kUpdates,
     .layout = {LayoutKind::Anchor},
     .scratch = atomic_scratch,
+    .derivative = kOfKernels,
     .infer = infer_atomic<kBitTypes>,
     .interp = interp_atomic<OrF>,
     .lower = lower_AtomicOr};
@@ -168,6 +174,7 @@ constexpr OpDef kAtomicXor = {
     .effects = kUpdates,
     .layout = {LayoutKind::Anchor},
     .scratch = atomic_scratch,
+    .derivative = kOfKernels,
     .infer = infer_atomic<kBitTypes>,
     .interp = interp_atomic<XorF>,
     .lower = lower_AtomicXor};
@@ -182,6 +189,7 @@ constexpr OpDef kAtomicExch = {
     .effects = kUpdates,
     .layout = {LayoutKind::Anchor},
     .scratch = atomic_scratch,
+    .derivative = kOfKernels,
     .infer = infer_atomic<kOrderTypes>,
     .interp = interp_atomic<ExchF>,
     .lower = lower_AtomicExch};
@@ -196,6 +204,7 @@ constexpr OpDef kAtomicCas = {.name = "atomic_cas",
                               .effects = kUpdates,
                               .layout = {LayoutKind::Anchor},
                               .scratch = atomic_scratch,
+                              .derivative = kOfKernels,
                               .infer = infer_atomic<kBitTypes, true>,
                               .interp = interp_atomic<CasF, true>,
                               .lower = lower_AtomicCas};

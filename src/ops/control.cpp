@@ -1,5 +1,6 @@
 // The grid, structured control flow, and ends of regions.
-#include "ops/common.h"
+#include "ops/adjoint.h"
+#include "ops/loop.h"
 
 namespace tkc::ops {
 
@@ -40,22 +41,17 @@ void infer_for(InferCtx &ctx, Op &op) {
 }
 
 void interp_for(interp::Ctx &ctx, const Op &op) {
-  int64_t lo = ctx.scalar_i(op.operand(0)), hi = ctx.scalar_i(op.operand(1)), step = ctx.scalar_i(op.operand(2));
-  DType t = op.operand(0)->type.dtype;
-  if (!int_less(t, 0, step)) return ctx.trap(op, fmt::format("the step of a loop is {}; it must be positive", step));
+  std::optional<Iterations> trips = iterations(ctx, op);
+  if (!trips) return;
   std::vector<interp::Value> carried;
   for (size_t i = 3; i < op.operands.size(); i++) carried.push_back(ctx.take(op, i));
-  interp::Tile iv(t, {});
-  for (iv.i[0] = lo; int_less(t, iv.i[0], hi);) {
+  for (int64_t k = 0; k < trips->count; k++) {
     std::vector<interp::Value> args;
     args.reserve(carried.size() + 1);
-    args.push_back(iv);
+    args.push_back(trips->at(k));
     for (interp::Value &v : carried) args.push_back(std::move(v));
     carried = ctx.run_region(op.regions[0], std::move(args));
     if (ctx.trapped()) return;
-    uint64_t left = uint64_t(hi) - uint64_t(iv.i[0]);
-    if (left <= uint64_t(step)) break; // the next value may not exist in the dtype
-    iv.i[0] += step;
   }
   for (size_t i = 0; i < carried.size(); i++) ctx.set(op.result(i), std::move(carried[i]));
 }
@@ -102,6 +98,21 @@ void interp_end(interp::Ctx &ctx, const Op &op) { ctx.leave(op); }
 constexpr ir::Effect kControl = {-1, ir::Space::Control, ir::Access::ReadWrite};
 
 } // namespace
+
+std::optional<Iterations> iterations(interp::Ctx &ctx, const Op &op) {
+  Iterations out;
+  out.first = ctx.tile(op.operand(0));
+  int64_t lo = out.first.i[0], hi = ctx.scalar_i(op.operand(1));
+  DType t = out.first.dtype;
+  out.step = ctx.scalar_i(op.operand(2));
+  if (!int_less(t, 0, out.step)) {
+    ctx.trap(op, fmt::format("the step of a loop is {}; it must be positive", out.step));
+    return std::nullopt;
+  }
+  if (int_less(t, lo, hi)) out.count = int64_t((uint64_t(hi) - uint64_t(lo) - 1) / uint64_t(out.step) + 1);
+  return out;
+}
+
 } // namespace tkc::ops
 
 namespace tkc::ir {
@@ -114,6 +125,7 @@ constexpr OpDef kProgramId = {
     .doc =
         "The coordinate of this program (block) in the grid along an axis, as i32; program_id() is the tuple of all.",
     .example = "let i = program_id(0);\nlet a = load(x[:, :]) + f32(i);\n# store(y[:, :], a);",
+    .derivative = kNoFloats,
     .infer = infer_grid,
     .interp = interp_program_id,
     .lower = lower_ProgramId};
@@ -124,6 +136,7 @@ constexpr OpDef kNumPrograms = {
     .signature = "num_programs(axis: int)",
     .doc = "The extent of the grid along an axis, as i32; num_programs() is the tuple of all.",
     .example = "for row in program_id(0) : M step num_programs(0) {\n  store(y[row, :], load(x[row, :]));\n}",
+    .derivative = kNoFloats,
     .infer = infer_grid,
     .interp = interp_num_programs,
     .lower = lower_NumPrograms};
@@ -136,6 +149,7 @@ constexpr OpDef kFor = {.name = "for",
                                "that the body assigns are carried from one iteration to the next and keep their type.",
                         .example = "var total = zeros<f32>[N];\nfor row in 0 : M {\n  total = total + load(x[row, "
                                    ":]);\n}\n# store(y[0, :], total);",
+                        .derivative = adjoint(adjoint_For, kX | kY | kZ),
                         .infer = infer_for,
                         .interp = interp_for,
                         .lower = lower_For};
@@ -147,6 +161,7 @@ constexpr OpDef kWhile = {
     .doc = "`while c { ... }` runs its body as long as the scalar c, computed before every iteration, is true.",
     .example = "var t = load(x[:, :]);\nvar rounds = 0;\nwhile max(abs(t)) > 0.5 && rounds < 20 {\n  t = t * 0.5;\n"
                "  rounds = rounds + 1;\n}\n# store(y[:, :], t);",
+    .derivative = adjoint(adjoint_While),
     .infer = infer_while,
     .interp = interp_while,
     .lower = lower_While};
@@ -160,6 +175,7 @@ constexpr OpDef kIf = {
         "element there is `where`.",
     .example = "let t = load(x[:, :]);\nvar scale = 1.0;\nif max(abs(t)) > 1.0 {\n  scale = 1.0 / max(abs(t));\n}\n"
                "# store(y[:, :], t * scale);",
+    .derivative = adjoint(adjoint_If, kX),
     .infer = infer_if,
     .interp = interp_if,
     .lower = lower_If};
@@ -173,6 +189,7 @@ constexpr OpDef kYield = {
            "results of the branch. Written by the compiler.",
     .example = "var t = load(x[:, :]);\nfor i in 0 : 3 {\n  t = t * 0.5;      // t is carried\n}\n# store(y[:, :], t);",
     .effects = kControl,
+    .derivative = zero_derivative("it has no results of its own"),
     .infer = infer_end,
     .interp = interp_end,
     .lower = lower_Yield};
@@ -183,6 +200,7 @@ constexpr OpDef kReturn = {.name = "return",
                            .doc = "Ends a kernel, or a reference with its results.",
                            .example = "let t = load(x[:, :]);\nstore(y[:, :], t);   // a kernel returns at its end",
                            .effects = kControl,
+                           .derivative = zero_derivative("it has no results of its own"),
                            .infer = infer_end,
                            .interp = interp_end,
                            .lower = lower_Return};

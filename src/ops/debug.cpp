@@ -1,4 +1,5 @@
 // Looking at a running program.
+#include "ops/adjoint.h"
 #include "ops/common.h"
 
 namespace tkc::ops {
@@ -95,6 +96,7 @@ constexpr OpDef kAssert = {
            "traps.",
     .example = "let t = load(x[:, :]);\nassert(isfinite(t), \"x must be finite\");\n# store(y[:, :], t);",
     .effects = kControl,
+    .derivative = zero_derivative("it has no results of its own"),
     .infer = infer_assert,
     .interp = interp_assert,
     .lower = lower_Assert};
@@ -109,6 +111,7 @@ constexpr OpDef kPrint = {
            "follow a line each, and bools are 1 and 0. Lines of different programs come in any order.",
     .example = "let t = load(x[:, :]);\nprint(\"the largest is {}\", max(t));\n# store(y[:, :], t);",
     .effects = kControl,
+    .derivative = zero_derivative("it has no results of its own"),
     .infer = infer_print,
     .interp = interp_print,
     .lower = lower_Print};

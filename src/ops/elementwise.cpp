@@ -1,4 +1,5 @@
 // One-operand functions of each element: mathematics, rounding to integers, and tests.
+#include "ops/adjoint.h"
 #include "ops/common.h"
 
 namespace tkc::ops {
@@ -92,6 +93,7 @@ constexpr OpDef kNeg = {
            "negative.",
     .example = "let a = -load(x[:, :]);\n# store(y[:, :], a);",
     .layout = kPointwise,
+    .derivative = adjoint(adjoint_Neg),
     .infer = infer_unary<kNumbers>,
     .interp = interp_neg,
     .lower = lower_Neg};
@@ -102,6 +104,7 @@ constexpr OpDef kAbs = {.name = "abs",
                         .doc = "|x|. Of the lowest signed integer it is that integer again.",
                         .example = "let a = abs(load(x[:, :]));\n# store(y[:, :], a);",
                         .layout = kPointwise,
+                        .derivative = adjoint(adjoint_Abs, kX),
                         .infer = infer_unary<kNumbers>,
                         .interp = interp_abs,
                         .lower = lower_Abs};
@@ -113,6 +116,7 @@ constexpr OpDef kNot = {
     .doc = "Logical negation of bool (`!x`), complement of every bit of an integer (`~x`).",
     .example = "let positive = load(x[:, :]) > 0;\nlet a = where(!positive, 1.0, 0.0);\n# store(y[:, :], a);",
     .layout = kPointwise,
+    .derivative = kNoFloats,
     .infer = infer_unary<kInts | kBools>,
     .interp = interp_not,
     .lower = lower_Not};
@@ -125,6 +129,7 @@ constexpr OpDef kExp = {
            "relative error grows with |x| to about 1e-6 near 20; `precise` keeps it within 2 ulp over the whole range.",
     .example = "let a = exp(load(x[:, :]));\n# store(y[:, :], a);",
     .layout = kPointwise,
+    .derivative = adjoint(adjoint_Exp, kResult),
     .infer = infer_math,
     .interp = interp_math<f_exp>,
     .lower = lower_Exp};
@@ -137,6 +142,7 @@ constexpr OpDef kExp2 = {
            "subnormal results.",
     .example = "let a = exp2(load(x[:, :]));\n# store(y[:, :], a);",
     .layout = kPointwise,
+    .derivative = adjoint(adjoint_Exp2, kResult),
     .infer = infer_math,
     .interp = interp_math<f_exp2>,
     .lower = lower_Exp2};
@@ -147,6 +153,7 @@ constexpr OpDef kExpm1 = {.name = "expm1",
                           .doc = "exp(x) - 1 without the cancellation near 0.",
                           .example = "let a = expm1(load(x[:, :]));\n# store(y[:, :], a);",
                           .layout = kPointwise,
+                          .derivative = adjoint(adjoint_Expm1, kX),
                           .infer = infer_math,
                           .interp = interp_math<f_expm1>,
                           .lower = lower_Expm1};
@@ -159,6 +166,7 @@ constexpr OpDef kLog = {
            "absolute error near 1 is about 1e-7; `precise` keeps the relative error within 2 ulp there too.",
     .example = "let a = log(abs(load(x[:, :])) + 1.0);\n# store(y[:, :], a);",
     .layout = kPointwise,
+    .derivative = adjoint(adjoint_Log, kX),
     .infer = infer_math,
     .interp = interp_math<f_log>,
     .lower = lower_Log};
@@ -169,6 +177,7 @@ constexpr OpDef kLog2 = {.name = "log2",
                          .doc = "The logarithm to base 2; -inf at 0, NaN below. Accuracy as for `log`.",
                          .example = "let a = log2(abs(load(x[:, :])) + 1.0);\n# store(y[:, :], a);",
                          .layout = kPointwise,
+                         .derivative = adjoint(adjoint_Log2, kX),
                          .infer = infer_math,
                          .interp = interp_math<f_log2>,
                          .lower = lower_Log2};
@@ -179,6 +188,7 @@ constexpr OpDef kLog1p = {.name = "log1p",
                           .doc = "log(1 + x) without the cancellation near 0.",
                           .example = "let a = log1p(abs(load(x[:, :])));\n# store(y[:, :], a);",
                           .layout = kPointwise,
+                          .derivative = adjoint(adjoint_Log1p, kX),
                           .infer = infer_math,
                           .interp = interp_math<f_log1p>,
                           .lower = lower_Log1p};
@@ -190,6 +200,7 @@ constexpr OpDef kSqrt = {
     .doc = "The square root; NaN below 0. For f32 it is sqrt.approx (1 ulp), with `precise` correctly rounded.",
     .example = "let a = sqrt(abs(load(x[:, :])));\n# store(y[:, :], a);",
     .layout = kPointwise,
+    .derivative = adjoint(adjoint_Sqrt, kResult),
     .infer = infer_math,
     .interp = interp_math<f_sqrt>,
     .lower = lower_Sqrt};
@@ -202,6 +213,7 @@ constexpr OpDef kRsqrt = {
            "correctly rounded root.",
     .example = "let a = rsqrt(abs(load(x[:, :])) + 1.0);\n# store(y[:, :], a);",
     .layout = kPointwise,
+    .derivative = adjoint(adjoint_Rsqrt, kResult),
     .infer = infer_math,
     .interp = interp_math<f_rsqrt>,
     .lower = lower_Rsqrt};
@@ -212,6 +224,7 @@ constexpr OpDef kRcp = {.name = "rcp",
                         .doc = "1 / x. For f32 it is rcp.approx (1 ulp), with `precise` correctly rounded.",
                         .example = "let a = rcp(abs(load(x[:, :])) + 1.0);\n# store(y[:, :], a);",
                         .layout = kPointwise,
+                        .derivative = adjoint(adjoint_Rcp, kResult),
                         .infer = infer_math,
                         .interp = interp_math<f_rcp>,
                         .lower = lower_Rcp};
@@ -224,6 +237,7 @@ constexpr OpDef kSin = {
            "outside; `precise` reduces the argument first.",
     .example = "let a = sin(load(x[:, :]));\n# store(y[:, :], a);",
     .layout = kPointwise,
+    .derivative = adjoint(adjoint_Sin, kX),
     .infer = infer_math,
     .interp = interp_math<f_sin>,
     .lower = lower_Sin};
@@ -234,6 +248,7 @@ constexpr OpDef kCos = {.name = "cos",
                         .doc = "The cosine of x in radians. Accuracy as for `sin`.",
                         .example = "let a = cos(load(x[:, :]));\n# store(y[:, :], a);",
                         .layout = kPointwise,
+                        .derivative = adjoint(adjoint_Cos, kX),
                         .infer = infer_math,
                         .interp = interp_math<f_cos>,
                         .lower = lower_Cos};
@@ -246,6 +261,7 @@ constexpr OpDef kTanh = {.name = "tanh",
                                 "error of 5e-4 hardly shows there, unless `precise` is set.",
                          .example = "let a = tanh(load(x[:, :]));\n# store(y[:, :], a);",
                          .layout = kPointwise,
+                         .derivative = adjoint(adjoint_Tanh, kX),
                          .infer = infer_math,
                          .interp = interp_math<f_tanh>,
                          .lower = lower_Tanh};
@@ -256,6 +272,7 @@ constexpr OpDef kSigmoid = {.name = "sigmoid",
                             .doc = "1 / (1 + exp(-x)), without overflow at either end.",
                             .example = "let t = load(x[:, :]);\nlet silu = t * sigmoid(t);\n# store(y[:, :], silu);",
                             .layout = kPointwise,
+                            .derivative = adjoint(adjoint_Sigmoid, kX),
                             .infer = infer_math,
                             .interp = interp_math<f_sigmoid>,
                             .lower = lower_Sigmoid};
@@ -268,6 +285,7 @@ constexpr OpDef kErf = {
            "2)).",
     .example = "let t = load(x[:, :]);\nlet gelu = 0.5 * t * (1.0 + erf(t * 0.70710678));\n# store(y[:, :], gelu);",
     .layout = kPointwise,
+    .derivative = adjoint(adjoint_Erf, kX),
     .infer = infer_math,
     .interp = interp_math<f_erf>,
     .lower = lower_Erf};
@@ -279,6 +297,7 @@ constexpr OpDef kFloor = {.name = "floor",
                           .example =
                               "let t = load(x[:, :]);\nlet fraction = t - floor(t);\n# store(y[:, :], fraction);",
                           .layout = kPointwise,
+                          .derivative = kSteps,
                           .infer = infer_unary<kFloats>,
                           .interp = interp_math<f_floor>,
                           .lower = lower_Floor};
@@ -289,6 +308,7 @@ constexpr OpDef kCeil = {.name = "ceil",
                          .doc = "The smallest integer not below x, as a float.",
                          .example = "let a = ceil(load(x[:, :]));\n# store(y[:, :], a);",
                          .layout = kPointwise,
+                         .derivative = kSteps,
                          .infer = infer_unary<kFloats>,
                          .interp = interp_math<f_ceil>,
                          .lower = lower_Ceil};
@@ -299,6 +319,7 @@ constexpr OpDef kRound = {.name = "round",
                           .doc = "The nearest integer as a float, ties to the even one: round(2.5) is 2.",
                           .example = "let a = round(load(x[:, :]));\n# store(y[:, :], a);",
                           .layout = kPointwise,
+                          .derivative = kSteps,
                           .infer = infer_unary<kFloats>,
                           .interp = interp_math<f_round>,
                           .lower = lower_Round};
@@ -309,6 +330,7 @@ constexpr OpDef kTrunc = {.name = "trunc",
                           .doc = "The integer part of x, as a float.",
                           .example = "let a = trunc(load(x[:, :]));\n# store(y[:, :], a);",
                           .layout = kPointwise,
+                          .derivative = kSteps,
                           .infer = infer_unary<kFloats>,
                           .interp = interp_math<f_trunc>,
                           .lower = lower_Trunc};
@@ -320,6 +342,7 @@ constexpr OpDef kIsNan = {.name = "isnan",
                           .example =
                               "let t = load(x[:, :]);\nlet clean = where(isnan(t), 0.0, t);\n# store(y[:, :], clean);",
                           .layout = kPointwise,
+                          .derivative = kNoFloats,
                           .infer = infer_test,
                           .interp = interp_test<f_isnan>,
                           .lower = lower_IsNan};
@@ -331,6 +354,7 @@ constexpr OpDef kIsFinite = {
     .doc = "True where x is neither infinite nor NaN; a bool tile.",
     .example = "let t = load(x[:, :]);\nlet clean = where(isfinite(t), t, 0.0);\n# store(y[:, :], clean);",
     .layout = kPointwise,
+    .derivative = kNoFloats,
     .infer = infer_test,
     .interp = interp_test<f_isfinite>,
     .lower = lower_IsFinite};

@@ -1,4 +1,5 @@
 // Two-operand functions of each element: arithmetic, bits, comparisons.
+#include "ops/adjoint.h"
 #include "ops/common.h"
 
 namespace tkc::ops {
@@ -148,6 +149,7 @@ constexpr OpDef kAdd = {.name = "add",
                         .doc = "a + b, rounded once; integers wrap.",
                         .example = "let a = load(x[:, :]) + 1.0;\n# store(y[:, :], a);",
                         .layout = kPointwise,
+                        .derivative = adjoint(adjoint_Add),
                         .infer = infer_binary<kNumbers>,
                         .interp = interp_binary<AddF>,
                         .lower = lower_Add};
@@ -159,6 +161,7 @@ constexpr OpDef kSub = {.name = "sub",
                         .example =
                             "let t = load(x[:, :]);\nlet a = t - max(t, axis = 1)[:, None];\n# store(y[:, :], a);",
                         .layout = kPointwise,
+                        .derivative = adjoint(adjoint_Sub),
                         .infer = infer_binary<kNumbers>,
                         .interp = interp_binary<SubF>,
                         .lower = lower_Sub};
@@ -170,6 +173,7 @@ constexpr OpDef kMul = {
     .doc = "a * b, rounded once; integers wrap. The compiled code may fuse it with an addition, which rounds less.",
     .example = "let a = load(x[:, :]) * 0.125;\n# store(y[:, :], a);",
     .layout = kPointwise,
+    .derivative = adjoint(adjoint_Mul, kX | kY),
     .infer = infer_binary<kNumbers>,
     .interp = interp_binary<MulF>,
     .lower = lower_Mul};
@@ -185,6 +189,7 @@ constexpr OpDef kDiv = {
     .example = "let t = load(x[:, :]);\nlet a = t / (abs(t) + 1.0);\nlet b = div(t, abs(t) + 1.0, precise = true);\n"
                "# store(y[:, :], a - b);",
     .layout = kPointwise,
+    .derivative = adjoint(adjoint_Div, kY | kResult),
     .infer = infer_div,
     .interp = interp_div<false>,
     .lower = lower_Div};
@@ -198,6 +203,7 @@ constexpr OpDef kRem = {
     .example =
         "let columns = iota(N) % 4;\nlet a = where(columns[None, :] == 0, load(x[:, :]), 0.0);\n# store(y[:, :], a);",
     .layout = kPointwise,
+    .derivative = kNoFloats,
     .infer = infer_binary<kInts>,
     .interp = interp_div<true>,
     .lower = lower_Rem};
@@ -209,6 +215,7 @@ constexpr OpDef kPow = {
     .doc = "a to the power b for floats; a negative base needs a whole exponent, else the result is NaN.",
     .example = "let a = pow(abs(load(x[:, :])), 1.5);\n# store(y[:, :], a);",
     .layout = kPointwise,
+    .derivative = adjoint(adjoint_Pow, kX | kY | kResult),
     .infer = infer_pow,
     .interp = interp_binary<PowF>,
     .lower = lower_Pow};
@@ -219,6 +226,7 @@ constexpr OpDef kMin = {.name = "min",
                         .doc = "The smaller of a and b in each element. A NaN loses against a number; -0 is below +0.",
                         .example = "let a = min(load(x[:, :]), 1.0);\n# store(y[:, :], a);",
                         .layout = kPointwise,
+                        .derivative = adjoint(adjoint_Min, kX | kY),
                         .infer = infer_binary<kNumbers>,
                         .interp = interp_binary<MinF>,
                         .lower = lower_Min};
@@ -229,6 +237,7 @@ constexpr OpDef kMax = {.name = "max",
                         .doc = "The larger of a and b in each element. A NaN loses against a number; -0 is below +0.",
                         .example = "let relu = max(load(x[:, :]), 0.0);\n# store(y[:, :], relu);",
                         .layout = kPointwise,
+                        .derivative = adjoint(adjoint_Max, kX | kY),
                         .infer = infer_binary<kNumbers>,
                         .interp = interp_binary<MaxF>,
                         .lower = lower_Max};
@@ -240,6 +249,7 @@ constexpr OpDef kAnd = {
     .doc = "a & b: of bools, or bit by bit of integers.",
     .example = "let t = load(x[:, :]);\nlet a = where((t > -1.0) & (t < 1.0), t, 0.0);\n# store(y[:, :], a);",
     .layout = kPointwise,
+    .derivative = kNoFloats,
     .infer = infer_binary<kInts | kBools>,
     .interp = interp_binary<AndF>,
     .lower = lower_And};
@@ -251,6 +261,7 @@ constexpr OpDef kOr = {
     .doc = "a | b: of bools, or bit by bit of integers.",
     .example = "let t = load(x[:, :]);\nlet a = where((t < -1.0) | (t > 1.0), 0.0, t);\n# store(y[:, :], a);",
     .layout = kPointwise,
+    .derivative = kNoFloats,
     .infer = infer_binary<kInts | kBools>,
     .interp = interp_binary<OrF>,
     .lower = lower_Or};
@@ -263,6 +274,7 @@ constexpr OpDef kXor = {
     .example = "let odd = (iota(M)[:, None] ^ iota(N)[None, :]) & 1;\nlet a = where(odd == 1, load(x[:, :]), 0.0);\n"
                "# store(y[:, :], a);",
     .layout = kPointwise,
+    .derivative = kNoFloats,
     .infer = infer_binary<kInts | kBools>,
     .interp = interp_binary<XorF>,
     .lower = lower_Xor};
@@ -274,6 +286,7 @@ constexpr OpDef kShl = {
     .doc = "a << b of integers: a * 2^b, wrapped. b counts as unsigned; an amount of the width or more gives 0.",
     .example = "let powers = f32(1 << iota(N) % 8);\nlet a = load(x[:, :]) * powers[None, :];\n# store(y[:, :], a);",
     .layout = kPointwise,
+    .derivative = kNoFloats,
     .infer = infer_binary<kInts>,
     .interp = interp_binary<ShlF>,
     .lower = lower_Shl};
@@ -287,6 +300,7 @@ constexpr OpDef kShr = {
         "a negative number.",
     .example = "let group = f32(iota(N) >> 2);\nlet a = load(x[:, :]) + group[None, :];\n# store(y[:, :], a);",
     .layout = kPointwise,
+    .derivative = kNoFloats,
     .infer = infer_binary<kInts>,
     .interp = interp_binary<ShrF>,
     .lower = lower_Shr};
@@ -299,6 +313,7 @@ constexpr OpDef kEq = {
     .example = "let diagonal = iota(M)[:, None] == iota(N)[None, :];\nlet a = where(diagonal, load(x[:, :]), 0.0);\n"
                "# store(y[:, :], a);",
     .layout = kPointwise,
+    .derivative = kNoFloats,
     .infer = infer_compare<kNumbers | kBools>,
     .interp = interp_compare<EqF>,
     .lower = lower_Eq};
@@ -309,6 +324,7 @@ constexpr OpDef kNe = {.name = "ne",
                        .doc = "a != b, a bool tile; true wherever an operand is NaN.",
                        .example = "let t = load(x[:, :]);\nlet a = where(t != 0.0, 1.0, 0.0);\n# store(y[:, :], a);",
                        .layout = kPointwise,
+                       .derivative = kNoFloats,
                        .infer = infer_compare<kNumbers | kBools>,
                        .interp = interp_compare<NeF>,
                        .lower = lower_Ne};
@@ -319,6 +335,7 @@ constexpr OpDef kLt = {.name = "lt",
                        .doc = "a < b, a bool tile; false wherever an operand is NaN.",
                        .example = "let t = load(x[:, :]);\nlet a = where(t < 0.0, -t, t);\n# store(y[:, :], a);",
                        .layout = kPointwise,
+                       .derivative = kNoFloats,
                        .infer = infer_compare<kNumbers>,
                        .interp = interp_compare<LtF>,
                        .lower = lower_Lt};
@@ -331,6 +348,7 @@ constexpr OpDef kLe = {
     .example = "let upper = iota(M)[:, None] <= iota(N)[None, :];\nlet a = where(upper, load(x[:, :]), 0.0);\n"
                "# store(y[:, :], a);",
     .layout = kPointwise,
+    .derivative = kNoFloats,
     .infer = infer_compare<kNumbers>,
     .interp = interp_compare<LeF>,
     .lower = lower_Le};
@@ -341,6 +359,7 @@ constexpr OpDef kGt = {.name = "gt",
                        .doc = "a > b, a bool tile; false wherever an operand is NaN.",
                        .example = "let t = load(x[:, :]);\nlet a = where(t > 1.0, 1.0, t);\n# store(y[:, :], a);",
                        .layout = kPointwise,
+                       .derivative = kNoFloats,
                        .infer = infer_compare<kNumbers>,
                        .interp = interp_compare<GtF>,
                        .lower = lower_Gt};
@@ -353,6 +372,7 @@ constexpr OpDef kGe = {
     .example = "let lower = iota(M)[:, None] >= iota(N)[None, :];\nlet a = where(lower, load(x[:, :]), 0.0);\n"
                "# store(y[:, :], a);",
     .layout = kPointwise,
+    .derivative = kNoFloats,
     .infer = infer_compare<kNumbers>,
     .interp = interp_compare<GeF>,
     .lower = lower_Ge};

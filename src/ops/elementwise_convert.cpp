@@ -1,4 +1,5 @@
 // Selection, fused multiply-add, and conversions between dtypes.
+#include "ops/adjoint.h"
 #include "ops/common.h"
 
 namespace tkc::ops {
@@ -104,6 +105,7 @@ constexpr OpDef kWhere = {
     .example = "let t = load(x[:, :]);\nlet causal = iota(M)[:, None] >= iota(N)[None, :];\n"
                "let a = where(causal, t, 0.0);\n# store(y[:, :], a);",
     .layout = kPointwise,
+    .derivative = adjoint(adjoint_Where, kX),
     .infer = infer_where,
     .interp = interp_where,
     .lower = lower_Where};
@@ -114,6 +116,7 @@ constexpr OpDef kFma = {.name = "fma",
                         .doc = "a * b + c with one rounding; integers wrap.",
                         .example = "let t = load(x[:, :]);\nlet a = fma(t, t, t);\n# store(y[:, :], a);",
                         .layout = kPointwise,
+                        .derivative = adjoint(adjoint_Fma, kX | kY),
                         .infer = infer_fma,
                         .interp = interp_fma,
                         .lower = lower_Fma};
@@ -128,6 +131,7 @@ constexpr OpDef kCast = {
         "two. Float to integer: truncates, saturates, NaN gives 0. Integer to integer: wraps. To bool: x != 0.",
     .example = "let t = bf16(load(x[:, :]));\n# store(y[:, :], f32(t));",
     .layout = kPointwise,
+    .derivative = adjoint(adjoint_Cast),
     .infer = infer_cast,
     .interp = interp_cast,
     .lower = lower_Cast};
@@ -139,6 +143,7 @@ constexpr OpDef kBitcast = {.name = "bitcast",
                             .example = "let bits = bitcast(load(x[:, :]), u32);\nlet negative = (bits >> 31) == 1;\n"
                                        "# store(y[:, :], where(negative, 1.0, 0.0));",
                             .layout = kPointwise,
+                            .derivative = no_derivative("the bits of a number are no smooth function of it"),
                             .infer = infer_bitcast,
                             .interp = interp_bitcast,
                             .lower = lower_Bitcast};

@@ -1,4 +1,5 @@
 // PTX written by the user.
+#include "ops/adjoint.h"
 #include "ops/common.h"
 
 namespace tkc::ops {
@@ -68,6 +69,7 @@ constexpr OpDef kInlinePtx = {
         "# store(y[:, :], a);",
     .effects = {Effect{-1, Space::Global, Access::ReadWrite}, Effect{-1, Space::Control, Access::ReadWrite}},
     .layout = {LayoutKind::Pointwise},
+    .derivative = no_derivative("PTX has none: write the formula itself"),
     .infer = infer_inline_ptx,
     .interp = interp_inline_ptx,
     .lower = lower_InlinePtx};

@@ -33,6 +33,7 @@ const std::map<std::string, Section> kSections = {
     {"control", {"The grid and control flow", ""}},
     {"debug", {"Looking at a running program", ""}},
     {"inline_ptx", {"PTX by hand", ""}},
+    {"grad", {"Derivatives", ""}},
     {"convert", {"Made by passes", "Not written in source text; they appear in dumps of the IR."}},
     {"ring", {"Rings, made by passes", "What the loads of a pipelined loop become; they appear in dumps of the IR."}},
 };
@@ -40,6 +41,7 @@ const std::map<std::string, Section> kSections = {
 std::string entry(const ir::OpDef &d) {
   std::string out = fmt::format("### {}\n\n`{}`\n\n{}\n", d.name.s, d.signature.s, d.doc.s);
   if (d.min_sm > 80) out += fmt::format("\nNeeds sm_{}.\n", d.min_sm);
+  if (d.derivative.kind == ir::Derivative::Kind::Zero) out += fmt::format("\nDerivative 0: {}.\n", d.derivative.reason);
   return out + fmt::format("\n```\n{}```\n\n", shown_example(d));
 }
 

@@ -1,5 +1,6 @@
 // Tensors: extents, parts, loads and stores.
 #include "ops/access.h"
+#include "ops/adjoint.h"
 #include <algorithm>
 
 namespace tkc::ops {
@@ -193,6 +194,7 @@ constexpr OpDef kDim = {
     .signature = "dim(t: tensor, axis: int)",
     .doc = "The extent of a tensor or of a part of one along an axis, as i32.",
     .example = "let rows = x[2 : 10, :];\nlet a = load(x[:, :]) * f32(dim(rows, 0));\n# store(y[:, :], a);",
+    .derivative = kNoFloats,
     .infer = infer_dim,
     .interp = interp_dim,
     .lower = lower_Dim};
@@ -207,6 +209,7 @@ constexpr OpDef kSubview = {
            "drops its dim and must lie inside the tensor.",
     .example = "let part = x[2 : 10, :];\nlet a = load(part[0 :+ 16, :]);  // rows 8.. are outside the part: 0\n"
                "# store(y[:, :], a);",
+    .derivative = kOfKernels,
     .infer = infer_subview,
     .interp = interp_subview,
     .lower = lower_Subview};
@@ -226,6 +229,7 @@ constexpr OpDef kLoad = {
                "# store(y[:, :], t + few + concat(even, even, axis = 1));",
     .effects = Effect{0, Space::Global, Access::Read},
     .layout = {LayoutKind::Anchor},
+    .derivative = kOfKernels,
     .infer = infer_load,
     .interp = interp_load,
     .lower = lower_Load};
@@ -240,6 +244,7 @@ constexpr OpDef kStore = {
     .example = "let t = load(x[:, :]);\nstore(y[:, :], t, mask = t > 0.0);",
     .effects = Effect{0, Space::Global, Access::Write},
     .layout = {LayoutKind::Anchor},
+    .derivative = kOfKernels,
     .infer = infer_store,
     .interp = interp_store,
     .lower = lower_Store};

@@ -1,5 +1,7 @@
 // The matrix product.
+#include "ops/adjoint.h"
 #include "ops/common.h"
+#include "ops/matrix_product.h"
 #include "ops/scratch.h"
 #include <algorithm>
 
@@ -98,30 +100,6 @@ void infer_mma(InferCtx &ctx, Op &op) {
   tile_result(ctx, op, result);
 }
 
-// c += a b for one block of rows. Four steps of k share a pass over a row of c, and a panel of b stays in the cache;
-// the order of additions is that of the plain loop.
-template <typename T> void product(const T *a, const T *b, T *c, int64_t m, int64_t n, int64_t k) {
-  constexpr int64_t kPanelK = 64, kPanelN = 256;
-  for (int64_t k0 = 0; k0 < k; k0 += kPanelK)
-    for (int64_t n0 = 0; n0 < n; n0 += kPanelN) {
-      int64_t k1 = std::min(k, k0 + kPanelK), width = std::min(n - n0, kPanelN);
-      for (int64_t i = 0; i < m; i++) {
-        T *__restrict out = c + i * n + n0;
-        int64_t p = k0;
-        for (; p + 4 <= k1; p += 4) {
-          T a0 = a[i * k + p], a1 = a[i * k + p + 1], a2 = a[i * k + p + 2], a3 = a[i * k + p + 3];
-          const T *b0 = b + p * n + n0, *b1 = b0 + n, *b2 = b1 + n, *b3 = b2 + n;
-          for (int64_t j = 0; j < width; j++) out[j] = (((out[j] + a0 * b0[j]) + a1 * b1[j]) + a2 * b2[j]) + a3 * b3[j];
-        }
-        for (; p < k1; p++) {
-          T a0 = a[i * k + p];
-          const T *b0 = b + p * n + n0;
-          for (int64_t j = 0; j < width; j++) out[j] += a0 * b0[j];
-        }
-      }
-    }
-}
-
 std::vector<double> rounded_tf32(std::vector<double> x) {
   for (double &v : x) v = round_tf32_rna(v);
   return x;
@@ -133,15 +111,15 @@ void interp_mma(interp::Ctx &ctx, const Op &op) {
   bool add = op.operands.size() == 3;
   interp::Tile c = add ? ctx.take_tile(op, 2) : interp::Tile(op.attrs.dtype("acc"), {m, n});
   if (!c.is_float()) {
-    product(a.i.data(), b.i.data(), c.i.data(), m, n,
-            k); // bytes: no overflow of int64 at any depth that fits in memory
+    matrix_product(a.i.data(), b.i.data(), c.i.data(), m, n,
+                   k); // bytes: no overflow of int64 at any depth that fits in memory
     for (int64_t &v : c.i) v = wrap_to(c.dtype, v);
   } else if (a.dtype == DType::F32 && op.attrs.s("precision") == "tf32" &&
              op.block->function->kind == ir::FunctionKind::Kernel) {
     std::vector<double> ra = rounded_tf32(a.f), rb = rounded_tf32(b.f);
-    product(ra.data(), rb.data(), c.f.data(), m, n, k);
+    matrix_product(ra.data(), rb.data(), c.f.data(), m, n, k);
   } else {
-    product(a.f.data(), b.f.data(), c.f.data(), m, n, k);
+    matrix_product(a.f.data(), b.f.data(), c.f.data(), m, n, k);
   }
   if (c.dtype != DType::F64)
     for (double &v : c.f) v = round_to(c.dtype, v);
@@ -172,6 +150,7 @@ constexpr OpDef kMma = {
     .example = "let t = load(x[:, :]);\nlet a = mma(bf16(t), bf16(t.T));\n# store(y[:, 0 : 16], a);",
     .layout = {LayoutKind::Anchor},
     .scratch = mma_scratch,
+    .derivative = adjoint(adjoint_Mma, kX | kY),
     .infer = infer_mma,
     .interp = interp_mma,
     .lower = lower_Mma};

@@ -1,4 +1,5 @@
 // Reductions of one axis: sums, extrema, quantifiers and their positions.
+#include "ops/adjoint.h"
 #include "ops/combine.h"
 #include "ops/scratch.h"
 #include <algorithm>
@@ -99,6 +100,7 @@ constexpr OpDef kReduceSum = {
     .example = "let t = load(x[:, :]);\nlet a = t / sum(abs(t), axis = 1)[:, None];\n# store(y[:, :], a);",
     .layout = kReduced,
     .scratch = reduce_scratch,
+    .derivative = adjoint(adjoint_ReduceSum),
     .infer = infer_reduce<kNumbers>,
     .interp = interp_reduce<SumF>,
     .lower = lower_ReduceSum};
@@ -111,6 +113,7 @@ constexpr OpDef kReduceProd = {.name = "reduce_prod",
                                    "let t = load(x[:, :]);\nlet a = prod(t[:, 0 : 4], axis = 1);\n# store(y[:, 0], a);",
                                .layout = kReduced,
                                .scratch = reduce_scratch,
+                               .derivative = adjoint(adjoint_ReduceProd, kX),
                                .infer = infer_reduce<kNumbers>,
                                .interp = interp_reduce<ProdF>,
                                .lower = lower_ReduceProd};
@@ -123,6 +126,7 @@ constexpr OpDef kReduceMax = {
     .example = "let t = load(x[:, :]);\nlet a = exp(t - max(t, axis = 1)[:, None]);\n# store(y[:, :], a);",
     .layout = kReduced,
     .scratch = reduce_scratch,
+    .derivative = adjoint(adjoint_ReduceMax, kX),
     .infer = infer_reduce<kNumbers>,
     .interp = interp_reduce<MaxF>,
     .lower = lower_ReduceMax};
@@ -135,6 +139,7 @@ constexpr OpDef kReduceMin = {
     .example = "let t = load(x[:, :]);\nlet a = t - min(t, axis = 0)[None, :];\n# store(y[:, :], a);",
     .layout = kReduced,
     .scratch = reduce_scratch,
+    .derivative = adjoint(adjoint_ReduceMin, kX),
     .infer = infer_reduce<kNumbers>,
     .interp = interp_reduce<MinF>,
     .lower = lower_ReduceMin};
@@ -148,6 +153,7 @@ constexpr OpDef kReduceAny = {
                "# store(y[:, :], a);",
     .layout = kReduced,
     .scratch = reduce_scratch,
+    .derivative = kNoFloats,
     .infer = infer_reduce<kBools>,
     .interp = interp_reduce<AnyF>,
     .lower = lower_ReduceAny};
@@ -161,6 +167,7 @@ constexpr OpDef kReduceAll = {
                "# store(y[:, :], a);",
     .layout = kReduced,
     .scratch = reduce_scratch,
+    .derivative = kNoFloats,
     .infer = infer_reduce<kBools>,
     .interp = interp_reduce<AllF>,
     .lower = lower_ReduceAll};
@@ -175,6 +182,7 @@ constexpr OpDef kArgMax = {
     .example = "let t = load(x[:, :]);\nlet top = argmax(t, axis = 1);\n# store(y[:, 0], f32(top));",
     .layout = kReduced,
     .scratch = reduce_scratch,
+    .derivative = kNoFloats,
     .infer = infer_reduce<kNumbers, true>,
     .interp = interp_position<true>,
     .lower = lower_ArgMax};
@@ -189,6 +197,7 @@ constexpr OpDef kArgMin = {
     .example = "let t = load(x[:, :]);\nlet low = argmin(t, axis = 1);\n# store(y[:, 0], f32(low));",
     .layout = kReduced,
     .scratch = reduce_scratch,
+    .derivative = kNoFloats,
     .infer = infer_reduce<kNumbers, true>,
     .interp = interp_position<false>,
     .lower = lower_ArgMin};

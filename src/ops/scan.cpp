@@ -1,4 +1,5 @@
 // Running results along an axis.
+#include "ops/adjoint.h"
 #include "ops/combine.h"
 #include "ops/scratch.h"
 #include <algorithm>
@@ -65,6 +66,7 @@ constexpr OpDef kCumSum = {
     .example = "let a = cumsum(load(x[:, :]), axis = 1);\n# store(y[:, :], a);",
     .layout = {LayoutKind::Anchor},
     .scratch = scan_scratch,
+    .derivative = adjoint(adjoint_CumSum, kX),
     .infer = infer_scan,
     .interp = interp_scan<SumF>,
     .lower = lower_CumSum};
@@ -78,6 +80,7 @@ constexpr OpDef kCumProd = {
                ":], a);",
     .layout = {LayoutKind::Anchor},
     .scratch = scan_scratch,
+    .derivative = adjoint(adjoint_CumProd, kX),
     .infer = infer_scan,
     .interp = interp_scan<ProdF>,
     .lower = lower_CumProd};
@@ -92,6 +95,7 @@ constexpr OpDef kCumMax = {
     .example = "let a = cummax(load(x[:, :]), axis = 1);\n# store(y[:, :], a);",
     .layout = {LayoutKind::Anchor},
     .scratch = scan_scratch,
+    .derivative = adjoint(adjoint_CumMax, kX),
     .infer = infer_scan,
     .interp = interp_scan<MaxF>,
     .lower = lower_CumMax};
@@ -106,6 +110,7 @@ constexpr OpDef kCumMin = {.name = "cummin",
                            .example = "let a = cummin(load(x[:, :]), axis = 1, reverse = true);\n# store(y[:, :], a);",
                            .layout = {LayoutKind::Anchor},
                            .scratch = scan_scratch,
+                           .derivative = adjoint(adjoint_CumMin, kX),
                            .infer = infer_scan,
                            .interp = interp_scan<MinF>,
                            .lower = lower_CumMin};

@@ -1,5 +1,7 @@
 // Constants, and ops that move elements without computing: their layouts follow from the operand's.
 #include "layout/pieces.h"
+#include "ops/adjoint.h"
+#include "ops/boxes.h"
 #include "ops/common.h"
 #include "ops/scratch.h"
 #include <algorithm>
@@ -10,7 +12,6 @@ namespace tkc::ops {
 namespace {
 
 using Layout = std::optional<RegLayout>;
-using Ints = std::vector<int64_t>;
 
 template <typename T> const std::vector<T> &elements(const interp::Tile &t) {
   if constexpr (std::is_same_v<T, double>)
@@ -31,37 +32,6 @@ template <typename F> void by_element(const interp::Tile &t, F &&f) {
   else
     f(int64_t());
 }
-
-Ints row_major(const Ints &shape) {
-  Ints strides(shape.size(), 1);
-  for (size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * shape[d];
-  return strides;
-}
-
-// Calls f(row, a, b) for every run along the last dim of a box: `a` and `b` are the positions of its first element in
-// two arrays with the given strides, `row` its number of elements.
-template <typename F>
-void for_rows(const Ints &box, const Ints &strides_a, const Ints &strides_b, int64_t a, int64_t b, F &&f) {
-  if (std::find(box.begin(), box.end(), 0) != box.end()) return;
-  if (box.empty()) return f(1, a, b);
-  size_t outer = box.size() - 1;
-  Ints at(outer, 0);
-  while (true) {
-    f(box[outer], a, b);
-    size_t d = outer;
-    for (; d-- > 0;) {
-      a += strides_a[d];
-      b += strides_b[d];
-      if (++at[d] < box[d]) break;
-      a -= at[d] * strides_a[d];
-      b -= at[d] * strides_b[d];
-      at[d] = 0;
-    }
-    if (d == SIZE_MAX) return;
-  }
-}
-
-int64_t dot(const Ints &a, const Ints &b) { return std::inner_product(a.begin(), a.end(), b.begin(), int64_t(0)); }
 
 // Copies the box at `from` of x to `to` of y.
 void copy_box(const interp::Tile &x, const Ints &from, interp::Tile &y, const Ints &to, const Ints &box) {
@@ -421,6 +391,7 @@ constexpr OpDef kConstant = {
     .doc = "A number of the source text in the dtype of its surroundings: a scalar; tiles are made by broadcasting it.",
     .example = "let a = load(x[:, :]) * 0.5;\n# store(y[:, :], a);",
     .layout = {LayoutKind::Free},
+    .derivative = zero_derivative("it has no operands"),
     .infer = infer_constant,
     .interp = interp_constant,
     .lower = lower_Constant};
@@ -433,6 +404,7 @@ constexpr OpDef kIota = {
     .example =
         "let columns = iota(N);\nlet a = where(columns[None, :] < 20, load(x[:, :]), 0.0);\n# store(y[:, :], a);",
     .layout = {LayoutKind::Free},
+    .derivative = zero_derivative("it has no operands"),
     .infer = infer_iota,
     .interp = interp_iota,
     .lower = lower_Iota};
@@ -448,6 +420,7 @@ constexpr OpDef kReshape = {
                "# store(y[:, 0 : N / 2], a);",
     .layout = {LayoutKind::Structural, reshape_layout, reshape_back},
     .scratch = reshape_scratch,
+    .derivative = adjoint(adjoint_Reshape),
     .infer = infer_reshape,
     .interp = interp_reshape,
     .lower = lower_Reshape};
@@ -459,6 +432,7 @@ constexpr OpDef kExpandDims = {
     .doc = "x with a new dim of extent 1 at `axis`; written as an index: x[:, None].",
     .example = "let t = load(x[:, :]);\nlet a = t - max(t, axis = 1)[:, None];\n# store(y[:, :], a);",
     .layout = {LayoutKind::Structural, expand_layout, expand_back},
+    .derivative = adjoint(adjoint_Reshape),
     .infer = infer_expand_dims,
     .interp = interp_reshape,
     .lower = lower_ExpandDims};
@@ -471,6 +445,7 @@ constexpr OpDef kBroadcast = {
            "Operators and calls of several tiles do this by themselves.",
     .example = "let row = load(x[0, :]);\nlet a = broadcast(row[None, :], [M, N]);\n# store(y[:, :], a);",
     .layout = {LayoutKind::Structural, nullptr, broadcast_back},
+    .derivative = adjoint(adjoint_Broadcast),
     .infer = infer_broadcast,
     .interp = interp_broadcast,
     .lower = lower_Broadcast};
@@ -484,6 +459,7 @@ constexpr OpDef kTranspose = {
         "two dims are swapped.",
     .example = "let t = load(x[:, :]);\nlet a = transpose(t[:, 0 : 16]);\n# store(y[:, 0 : 16], a);",
     .layout = {LayoutKind::Structural, transpose_layout, transpose_back},
+    .derivative = adjoint(adjoint_Transpose),
     .infer = infer_transpose,
     .interp = interp_transpose,
     .lower = lower_Transpose};
@@ -496,6 +472,7 @@ constexpr OpDef kConcat = {.name = "concat",
                                "let t = load(x[:, :]);\nlet rotated = concat(-t[:, 16 : 32], t[:, 0 : 16], axis = 1);\n"
                                "# store(y[:, :], rotated);",
                            .layout = {LayoutKind::Anchor},
+                           .derivative = adjoint(adjoint_Concat),
                            .infer = infer_concat,
                            .interp = interp_concat,
                            .lower = lower_Concat};
@@ -509,6 +486,7 @@ constexpr OpDef kSlice = {
         "begins at a multiple of its extent and the bits that tell it from the rest are held in registers.",
     .example = "let t = load(x[:, :]);\nlet left = t[:, 0 : 16];\n# store(y[:, 0 : 16], left);",
     .layout = {LayoutKind::Structural, slice_layout, slice_back},
+    .derivative = adjoint(adjoint_Slice),
     .infer = infer_slice,
     .interp = interp_slice,
     .lower = lower_Slice};
@@ -520,6 +498,7 @@ constexpr OpDef kInsert = {
     .doc = "x with the part that begins at `starts` replaced by y, written as an assignment: x[0 : 8, :] = y.",
     .example = "var t = load(x[:, :]);\nt[:, 0 : 16] = t[:, 16 : 32] * 2.0;\n# store(y[:, :], t);",
     .layout = {LayoutKind::Anchor},
+    .derivative = adjoint(adjoint_Insert),
     .infer = infer_insert,
     .interp = interp_insert,
     .lower = lower_Insert};
@@ -534,6 +513,7 @@ constexpr OpDef kDynSlice = {
     .example = "# reference f_ref(x: tensor<f64>[M, N]) -> tensor<f64>[N] {\nvar total = zeros<f64>[N];\n"
                "for t in 0 : M { total = total + x[t, :]; }\n# return total; }",
     .layout = {LayoutKind::Anchor},
+    .derivative = adjoint(adjoint_DynSlice, Derivative::kOperands & ~kX),
     .infer = infer_dyn_slice,
     .interp = interp_dyn_slice,
     .lower = lower_DynSlice};
@@ -548,6 +528,7 @@ constexpr OpDef kDynUpdate = {
     .example = "# reference f_ref(x: tensor<f64>[M, N]) -> tensor<f64>[M, N] {\nvar o = zeros<f64>[M, N];\n"
                "for t in 0 : M { o[t, :] = x[M - 1 - t, :]; }\n# return o; }",
     .layout = {LayoutKind::Anchor},
+    .derivative = adjoint(adjoint_DynUpdate, Derivative::kOperands & ~(kX | kY)),
     .infer = infer_dyn_update,
     .interp = interp_dyn_update,
     .lower = lower_DynUpdate};

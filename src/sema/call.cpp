@@ -30,7 +30,7 @@ SV Elaborator::call(const ast::Expr &e) {
   if (!kinds.empty()) return call_op(kinds, e);
   std::vector<std::string> names = visible_names();
   for (OpKind k : ir::all_ops()) names.emplace_back(ir::def(k).source.s);
-  for (const char *b : {"cdiv", "has", "full", "zeros", "ones", "split", "static_assert", "zeros_like"})
+  for (const char *b : {"cdiv", "has", "full", "zeros", "ones", "split", "static_assert", "zeros_like", "grad"})
     names.emplace_back(b);
   std::string near = nearest_name(e.text, names);
   for (const ast::Arg &a : e.args) expr(*a.value);
@@ -191,6 +191,7 @@ SV Elaborator::builtin(const ast::Expr &e, bool &handled) {
     return out.elements.size() == 1 ? out.elements[0] : out;
   }
   if (n == "inline_ptx") return inline_ptx(e);
+  if (n == "grad") return grad(e);
   if (generators_) {
     static const std::set<std::string> kinds = {"uniform", "normal", "bernoulli", "integers", "constant", "edge"};
     if (kinds.count(n)) return generator(e);
@@ -218,16 +219,20 @@ SV Elaborator::generator(const ast::Expr &e) {
             : e.text == "integers"       ? DType::I64
             : is_float(generator_dtype_) ? DType::F64
                                          : DType::I64;
+  return SV::make_value(generated(std::move(g), ir::Type::tile(t, generator_shape_)), e.loc);
+}
+
+ir::Value *Elaborator::generated(GeneratorCall g, ir::Type type) {
   ir::Param p;
   p.name = g.param;
-  p.type = ir::Type::tile(t, generator_shape_);
+  p.type = std::move(type);
   fn_.params.push_back(p);
   ir::Value *v = fn_.new_value(p.type, g.param);
   v->block = fn_.body;
   v->index = int64_t(fn_.body->args.size());
   fn_.body->args.push_back(v);
   generators_->push_back(std::move(g));
-  return SV::make_value(v, e.loc);
+  return v;
 }
 
 SV Elaborator::inline_ptx(const ast::Expr &e) {

@@ -6,6 +6,7 @@
 #include "sema/program.h"
 #include "sema/value.h"
 #include "support/diag_kinds.h"
+#include <functional>
 #include <map>
 #include <set>
 
@@ -61,6 +62,13 @@ public:
   // Sizes over a kernel's run-time symbols: grids, facts, extents (sizes.cpp).
   std::optional<ir::SizeExpr> size(const ast::Expr &e);
 
+  // The derivative of an expression, as one op: a value of f64 for each of the named floats, empty after an error. The
+  // expression is elaborated with the names bound to what it is differentiated by. `cotangents` gives one f64 value for
+  // each of its values, or None (grad.cpp).
+  std::vector<SV> differentiate(const std::vector<std::pair<ast::Name, SV>> &wrt, SourceLoc loc,
+                                const std::function<SV()> &expression,
+                                const std::function<std::vector<SV>(const std::vector<SV> &)> &cotangents);
+
   ir::Builder &builder() { return b_; }
   Diagnostics &diags() { return diags_; }
   // Tiles of a kernel have at least one element; a reference's tensors may be empty.
@@ -69,6 +77,9 @@ public:
   void collect_generators(std::vector<GeneratorCall> *calls, std::vector<int64_t> shape, DType dtype) {
     generators_ = calls, generator_shape_ = std::move(shape), generator_dtype_ = dtype;
   }
+
+  // An argument of the function that a generator fills; collect_generators has been called.
+  ir::Value *generated(GeneratorCall g, ir::Type type);
 
   std::set<std::string> size_symbols; // names that size() may leave symbolic
   // What a program adds to sizes, asked first: true if the expression is its own kind of thing.
@@ -162,6 +173,7 @@ private:
   SV cast(DType t, const ast::Expr &e);
   SV inline_ptx(const ast::Expr &e);
   SV generator(const ast::Expr &e);
+  SV grad(const ast::Expr &e);
   bool unify(const ast::Type &t, const SV &arg, const ast::Param &p, std::map<std::string, SV> &generics);
   std::vector<std::string> visible_names();
   SV emit(ir::OpKind kind, std::vector<ir::Value *> operands, ir::Attrs attrs, SourceLoc loc,

@@ -134,6 +134,20 @@ public:
   // Those `let`s of the block that an expression needs: one may speak of tensors that do not exist yet for another.
   void lets(const ast::Check &check, const ast::Expr &needed_by) {
     std::vector<std::string> names;
+    std::vector<const ast::Stmt *> wanted = wanted_lets(check, needed_by, names);
+    for (const ast::Stmt *s : wanted) {
+      SV v = e->expr(*s->value);
+      if (s->targets.size() == 1)
+        e->define(s->targets[0], v);
+      else
+        for (size_t i = 0; i < s->targets.size(); i++)
+          e->define(s->targets[i], v.is(Kind::Tuple) && i < v.elements.size() ? v.elements[i] : SV::poison());
+    }
+  }
+  // The same `let`s in order, each once in the life of the builder, and in `names` all that they and the expression
+  // name.
+  std::vector<const ast::Stmt *> wanted_lets(const ast::Check &check, const ast::Expr &needed_by,
+                                             std::vector<std::string> &names) {
     used_names(needed_by, names);
     std::vector<const ast::Stmt *> wanted;
     for (size_t i = check.lets.size(); i-- > 0;) {
@@ -145,14 +159,7 @@ public:
       used_names(*s.value, names);
       wanted.insert(wanted.begin(), &s);
     }
-    for (const ast::Stmt *s : wanted) {
-      SV v = e->expr(*s->value);
-      if (s->targets.size() == 1)
-        e->define(s->targets[0], v);
-      else
-        for (size_t i = 0; i < s->targets.size(); i++)
-          e->define(s->targets[i], v.is(Kind::Tuple) && i < v.elements.size() ? v.elements[i] : SV::poison());
-    }
+    return wanted;
   }
   void finish(std::vector<ir::Value *> results, SourceLoc loc) {
     e->builder().set_block(out.fn->body);
@@ -268,6 +275,44 @@ std::optional<HostFunction> build_expected(Program &program, const ast::Check &c
   if (diags.error_count() != errors) return std::nullopt;
   h.finish(results, binding.value->loc);
   for (const ast::Name &n : binding.targets) h.out.outputs.push_back(n.text);
+  return std::move(h.out);
+}
+
+std::optional<HostFunction> build_gradient(Program &program, const ast::Check &check, const ast::Binding &binding,
+                                           const Numbers &numbers, const std::vector<HostArg> &args,
+                                           Diagnostics &diags) {
+  int64_t errors = diags.error_count();
+  std::vector<std::string> names;
+  HostBuilder(program, check, numbers, args, diags).wanted_lets(check, *binding.value, names);
+  HostBuilder h(program, check, numbers, args, diags);
+  h.e->collect_generators(&h.out.generators, {}, DType::F64);
+  std::vector<std::pair<ast::Name, SV>> wrt;
+  for (const ir::Param &p : h.out.fn->params)
+    if (is_float(p.type.dtype) && std::find(names.begin(), names.end(), p.name) != names.end())
+      wrt.emplace_back(ast::Name{p.name, binding.value->loc}, h.e->lookup(p.name)->value);
+  if (wrt.empty()) return std::nullopt;
+  auto expression = [&] {
+    h.lets(check, *binding.value);
+    return h.e->expr(*binding.value);
+  };
+  auto cotangents = [&](const std::vector<SV> &values) {
+    std::vector<SV> out;
+    for (const SV &v : values) {
+      GeneratorCall g{fmt::format("random{}", h.out.generators.size()), "normal", {0, 1}};
+      SV c = SV::make(Kind::None, v.loc, [](SV &) {});
+      if (is_float(v.v->type.dtype)) c = SV::make_value(h.e->generated(g, v.v->type.with_dtype(DType::F64)), v.loc);
+      out.push_back(c);
+    }
+    return out;
+  };
+  std::vector<SV> gradient = h.e->differentiate(wrt, binding.value->loc, expression, cotangents);
+  if (gradient.empty() || diags.error_count() != errors) return std::nullopt;
+  std::vector<ir::Value *> results;
+  for (size_t i = 0; i < wrt.size(); i++) {
+    results.push_back(gradient[i].v);
+    h.out.outputs.push_back(wrt[i].first.text);
+  }
+  h.finish(results, binding.value->loc);
   return std::move(h.out);
 }
 

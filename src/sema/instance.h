@@ -48,6 +48,11 @@ std::optional<HostFunction> build_input(Program &program, const ast::Check &chec
 std::optional<HostFunction> build_expected(Program &program, const ast::Check &check, const ast::Binding &binding,
                                            const Numbers &numbers, const std::vector<HostArg> &args,
                                            Diagnostics &diags);
+// The derivative of what `y = reference(x)` says, with respect to every float tensor that it names, for random
+// cotangents: an output per tensor. Null if it names none; errors are reported.
+std::optional<HostFunction> build_gradient(Program &program, const ast::Check &check, const ast::Binding &binding,
+                                           const Numbers &numbers, const std::vector<HostArg> &args,
+                                           Diagnostics &diags);
 // bytes, flops and the like of a bench block.
 std::map<std::string, double> evaluate_counts(Program &program, const ast::Check &check, const Numbers &numbers,
                                               Diagnostics &diags);
