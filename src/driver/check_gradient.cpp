@@ -60,8 +60,10 @@ void GradientChecker::along(const interp::Launch::Gradient &g, size_t input, uin
     }
     double d = sum / (12 * h), noise = 32 * std::numeric_limits<double>::epsilon() * magnitude / h;
     double scale = std::max({std::fabs(d), std::fabs(slope), size});
-    double error = std::max(0.0, std::fabs(d - slope) - noise);
-    if (error > 0) error /= scale;
+    double error = std::fabs(d - slope);
+    error = error == 0 ? 0 : error / scale;
+    if (error > GradientCheck::kLimit && std::fabs(d - slope) <= noise)
+      error = 0; // nothing can be told of a slope of 0
     if (std::isnan(d) || std::isnan(slope)) error = std::numeric_limits<double>::infinity();
     if (error < best || h == 1e-4) {
       best = error;

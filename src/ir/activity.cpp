@@ -70,11 +70,15 @@ Activity::Activity(const Op &grad) : grad_(grad) {
   for (const Value *v : body->args)
     if (is_float_tile(v)) add(varied_, v);
   repeat([&] { vary(body); });
-  for (const Value *v : body->terminator()->operands)
-    if (is_float_tile(v)) add(useful_, v);
-  repeat([&] { use(body); });
+  Set useful;
+  for (const Value *v : body->terminator()->operands) {
+    add(reaching_, v);
+    if (is_float_tile(v)) add(useful, v);
+  }
+  repeat([&] { use(body, useful, false); });
+  repeat([&] { use(body, reaching_, true); });
   active_ = varied_;
-  for (size_t i = 0; i < active_.size(); i++) active_[i] = active_[i] && i < useful_.size() && useful_[i];
+  for (size_t i = 0; i < active_.size(); i++) active_[i] = active_[i] && i < useful.size() && useful[i];
   find_fault(body);
   repeat([&] { need(body); });
 }
@@ -98,21 +102,22 @@ void Activity::vary(const Block *block) {
   }
 }
 
-void Activity::use(const Block *block) {
+// What the values in `set` depend on joins it: along derivatives, or along everything.
+void Activity::use(const Block *block, Set &set, bool everything) {
   auto mark = [&](const Value *v) {
-    if (is_float_tile(v)) changed_ |= add(useful_, v);
+    if (everything || is_float_tile(v)) changed_ |= add(set, v);
   };
   for (size_t i = block->ops.size(); i-- > 0;) {
     const Op &op = *block->ops[i];
     bool control = edges(op, [&](const Value *from, const Value *to) {
-      if (has(useful_, to)) mark(from);
+      if (has(set, to)) mark(from);
     });
     if (control) {
-      for (const Block *r : op.regions) use(r);
+      for (const Block *r : op.regions) use(r, set, everything);
       continue;
     }
-    bool any = std::any_of(op.results.begin(), op.results.end(), [&](const Value *v) { return has(useful_, v); });
-    if (!any || !flows(op)) continue;
+    bool any = std::any_of(op.results.begin(), op.results.end(), [&](const Value *v) { return has(set, v); });
+    if (!any || !(everything || flows(op))) continue;
     for (const Value *v : op.operands) mark(v);
     used_inside(op, mark);
   }
@@ -120,9 +125,15 @@ void Activity::use(const Block *block) {
 
 void Activity::find_fault(const Block *block) {
   for (const Op *op : block->ops) {
-    if (!fault_ && def(*op).derivative.kind == Derivative::Kind::None && active_results(*op)) fault_ = op;
-    if (edges(*op, [](const Value *, const Value *) {}))
+    if (edges(*op, [](const Value *, const Value *) {})) {
       for (const Block *r : op->regions) find_fault(r);
+      continue;
+    }
+    if (fault_ || def(*op).derivative.kind != Derivative::Kind::None) continue;
+    bool from = std::any_of(op->operands.begin(), op->operands.end(), [&](const Value *v) { return has(varied_, v); });
+    used_inside(*op, [&](const Value *v) { from |= has(varied_, v); });
+    bool to = std::any_of(op->results.begin(), op->results.end(), [&](const Value *v) { return has(reaching_, v); });
+    if (from && to) fault_ = op;
   }
 }
 

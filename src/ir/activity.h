@@ -17,7 +17,8 @@ public:
   bool live(const Value *v) const { return has(live_, v); }
   // Whether an op of the region runs in a forward pass: a result is live, or it may stop the program.
   bool executes(const Op &op) const;
-  // The first op on the way from an argument to a yielded value that has no derivative.
+  // The first op without a derivative that has an operand which depends on an argument, and a result that a yielded
+  // value depends on in whatever way.
   const Op *fault() const { return fault_; }
 
 private:
@@ -25,7 +26,7 @@ private:
   static bool has(const Set &s, const Value *v) { return size_t(v->id) < s.size() && s[size_t(v->id)]; }
   bool add(Set &s, const Value *v); // whether it is new
   void vary(const Block *block);
-  void use(const Block *block);
+  void use(const Block *block, Set &set, bool everything);
   void find_fault(const Block *block);
   void need(const Value *v) { changed_ |= add(live_, v); }
   void need_captured(const Op &op);
@@ -34,7 +35,7 @@ private:
   void force(const Op *op);
 
   const Op &grad_;
-  Set varied_, useful_, active_, live_;
+  Set varied_, reaching_, active_, live_;
   std::unordered_set<const Op *> forced_;
   const Op *fault_ = nullptr;
   bool changed_ = false;

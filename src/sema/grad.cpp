@@ -53,7 +53,7 @@ std::vector<SV> Elaborator::differentiate(const std::vector<std::pair<ast::Name,
   std::vector<SV> given = cotangents(values);
   std::vector<ir::Value *> yielded;
   for (size_t i = 0; i < given.size(); i++) {
-    if (given[i].is(Kind::None)) continue;
+    if (given[i].is(Kind::None)) continue; // the value has no part in it
     SV c = given[i];
     if (c.is(Kind::Value) && is_float(c.v->type.dtype) && c.v->type.dtype != DType::F64)
       c = emit(ir::OpKind::Cast, {c.v}, ir::Attrs::one("dtype", DType::F64), c.loc);
@@ -142,17 +142,18 @@ SV Elaborator::grad(const ast::Expr &e) {
       given.push_back(expr(*out));
     bool tuple = given.size() == 1 && given[0].is(Kind::Tuple);
     if (tuple) given = std::vector<SV>(given[0].elements);
+    for (SV &c : given)
+      if (c.is_number() && !c.is(Kind::Bool) && (c.is(Kind::Float) ? c.f == 0 : c.i == 0)) c.kind = Kind::None;
     if (given.size() != values.size()) {
       error(out->loc, DiagKind::bad_cotangent,
-            fmt::format("{} for {}; `None` is none", counted(int64_t(given.size()), "cotangent"),
+            fmt::format("{} for {}; 0 is none", counted(int64_t(given.size()), "cotangent"),
                         counted(int64_t(values.size()), "value")));
       return std::vector<SV>();
     }
     for (size_t i = 0; i < values.size(); i++)
       if (!is_float(values[i].v->type.dtype) && !given[i].is(Kind::None) && !given[i].is_poison()) {
         error(given[i].loc, DiagKind::bad_cotangent,
-              fmt::format("value {} is {}, which has no derivative: its cotangent is `None`", i + 1,
-                          values[i].describe()));
+              fmt::format("value {} is {}, which has no derivative: its cotangent is 0", i + 1, values[i].describe()));
         return std::vector<SV>();
       }
     return given;
