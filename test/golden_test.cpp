@@ -115,7 +115,7 @@ private:
       if (!kinds_.count(kind)) fail("diagnostics", fmt::format("no case produces [{}]", kind));
     }
     using K = ir::OpKind;
-    const std::set<K> of_references = {K::DynSlice, K::DynUpdate};
+    const std::set<K> of_references = {K::DynSlice, K::DynUpdate, K::Grad};
     for (K k : ir::all_ops())
       if (!of_references.count(k) && !ir::made_by_passes(k) && !ops_.count(ir::def(k).name.s))
         fail("ptx", fmt::format("no case has the op {}", ir::def(k).name.s));

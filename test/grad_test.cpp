@@ -1,6 +1,8 @@
 // Reverse mode: the rule of every op, control flow, several outputs, and the checker itself.
+#include "driver/verify.h"
 #include "grad_kit.h"
 #include <cmath>
+#include <map>
 #include <set>
 
 using namespace tkc;
@@ -251,6 +253,39 @@ TEST_CASE("the values of a long loop are not all kept: they are found again") {
                            {{"x", random_tile(r, {120, 100})}, {"w", random_tile(r, {100}, 0.9, 1)}});
   INFO(g.text());
   CHECK(g.right());
+}
+
+// Gates of -1000, sequences without tokens, K != V, shared query heads, normalised keys; products and an online
+// softmax.
+TEST_CASE("references of samples: derivatives with respect to every float tensor") {
+  const std::map<std::string, std::set<std::string>> samples = {
+      {"kda_recurrent", {"q", "k", "v", "g", "beta", "s0"}}, {"kda_chain", {"v"}}, {"attention", {"q", "k", "v"}}};
+  for (const auto &[name, tensors] : samples) {
+    CAPTURE(name);
+    SourceManager sources;
+    Diagnostics diags{sources};
+    auto program =
+        sema::Program::load(sources.add("samples/" + name + ".tk", source_text("samples/" + name + ".tk")), diags);
+    REQUIRE(program);
+    driver::VerifyOptions o;
+    o.compile.target = ir::find_target("sm_120");
+    o.check_gradient = true;
+    std::set<std::string> seen;
+    const ast::Function *kernel = program->kernels().at(0);
+    driver::verify_kernel(*program, *kernel, *program->check_for(kernel->name.text, false), o, diags,
+                          [&](const driver::CaseResult &r) {
+                            if (r.skipped) return;
+                            CAPTURE(r.name);
+                            CHECK(r.error.empty());
+                            for (const driver::GradientCheck &g : r.gradients) {
+                              INFO(g.to_string());
+                              CHECK(g.pass());
+                              seen.insert(g.name);
+                            }
+                          });
+    CHECK(!diags.has_errors());
+    for (const std::string &t : tensors) CHECK_MESSAGE(seen.count(t), t);
+  }
 }
 
 TEST_CASE("a trap on the way is a trap of the derivative") {

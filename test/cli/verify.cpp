@@ -40,6 +40,15 @@ TEST_CASE("verify: exit 0 and 3, the last line, JSON") {
     CHECK(contains(read_text(f / "w.json"), "\"status\": \"mismatch\""));
   }
   CHECK(run_tkc({"verify", good, "--device", "interp", "--json", f.path.string()}).code == 1);
+  Ran checked = run_tkc({"verify", good, "--device", "interp", "--check-grad", "--json", f / "g.json"});
+  CHECK(checked.code == 0);
+  Result<JsonValue> j = parse_json(read_text(f / "g.json"));
+  REQUIRE(j.ok());
+  const JsonValue *gradients = j->find("cases")->items[0].find("gradients");
+  REQUIRE(gradients);
+  CHECK(gradients->items.size() == 1);
+  CHECK(gradients->items[0].find("name")->text == "x");
+  CHECK(gradients->items[0].find("pass")->boolean);
 }
 
 TEST_CASE("exit 4: what needs a GPU says so" * doctest::skip(cu::has_gpu())) {
