@@ -141,3 +141,19 @@ TEST_CASE("@no_pipeline keeps a loop synchronous") {
     CHECK(rings == (annotated ? 0 : 1));
   }
 }
+
+TEST_CASE("a sum carried by a loop has the layout of what is added, not that of the store behind it") {
+  auto c =
+      compile_text("kernel sums<N: int = 4096>(x: tensor<bf16>[M, N], y: out tensor<f32>[P, N]) grid (P) warps 8 {\n"
+                   "  let p = program_id(0);\n  var s = zeros<f32>[N];\n"
+                   "  for i in 0 : cdiv(M - p, P) { let t = f32(load(x[p + i * P, :])); s += t * t; }\n"
+                   "  store(y[p, :], s);\n}\n",
+                   "sums", "sm_120");
+  REQUIRE(c->kernel);
+  int64_t inside = 0;
+  ir::walk(c->kernel->function->body, [&](const ir::Op *op) {
+    bool moves = op->kind == ir::OpKind::ScratchStore || op->kind == ir::OpKind::ConvertLayout;
+    inside += moves && op->block->parent && op->block->parent->kind == ir::OpKind::For;
+  });
+  CHECK(inside == 0);
+}

@@ -33,10 +33,12 @@ using namespace ops;
 constexpr OpDef kGrad = {
     .name = "grad",
     .source = "-",
-    .signature = "grad(inputs: tile..., inputs: int)",
+    .signature = "grad(args: tile..., inputs: int)",
     .doc = "The derivative of an expression, in f64: grad(f(x, w), wrt = (x, w), out = dy) is, for each of x and w, "
            "the sum "
-           "over the elements of f(x, w) of dy times their derivative. References and verify blocks only; "
+           "over the elements of f(x, w) of dy times their derivative. The first `inputs` of args are x and w, the "
+           "others the "
+           "cotangents. References and verify blocks only; "
            "`grammar/README.md` has the rules.",
     .example = "# reference norm(x: tensor<f64>[M, N]) -> tensor<f64>[M] { return sqrt(sum(x * x, axis = 1)); }\n"
                "# reference f_ref(x: tensor<f64>[M, N]) -> tensor<f64>[M, N] {\n"

@@ -444,6 +444,15 @@ private:
     set(r, *whole);
   }
 
+  // What the body would like a carried value to have. A sum `arg + x` took the layout of arg, where that of x costs as
+  // much in one iteration: over all of them it costs nothing.
+  const RegLayout &yielded_layout(const Value *arg, const Value *y) {
+    if (*home(y) == *home(arg) && y->op && ir::def(*y->op).layout.kind == LayoutKind::Pointwise)
+      for (const Value *v : y->op->operands)
+        if (v != arg && is_tile(v) && !waiting(v) && !(*home(v) == *home(arg))) return *home(v);
+    return *home(y);
+  }
+
   void loop(Op *op) {
     Block *body = op->regions[0];
     for (size_t i = 0; i < 3; i++) settled(op, i);
@@ -476,7 +485,7 @@ private:
     for (size_t i = 0; i < op->results.size(); i++) {
       Value *arg = body->args[i + 1], *y = yield->operand(i);
       if (is_tile(arg)) {
-        if (!waiting(y)) plan_.yielded.emplace(arg, *home(y));
+        if (!waiting(y)) plan_.yielded.emplace(arg, yielded_layout(arg, y));
         require(yield, i, *home(arg));
       }
       set(op->results[i], *home(arg));

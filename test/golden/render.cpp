@@ -371,8 +371,8 @@ static std::vector<sema::ProgramKernel> sample_kernels(Loaded &l) {
 
 Outcome render_samples(const Case &c) {
   Outcome out;
-  std::string path = c.get("sample");
-  Result<std::vector<uint8_t>> text = read_file(std::string(TKC_SOURCE_DIR) + "/" + path);
+  std::string path = std::string(TKC_SOURCE_DIR) + "/" + c.get("sample"); // whole: imports are beside it
+  Result<std::vector<uint8_t>> text = read_file(path);
   if (!text) {
     out.problems.push_back(text.error());
     return out;
