@@ -1,6 +1,9 @@
 // Reverse mode: the rule of every op, control flow, several outputs, and the checker itself.
 #include "driver/verify.h"
 #include "grad_kit.h"
+#include "ir/parse.h"
+#include "ir/print.h"
+#include "ir/verify.h"
 #include <cmath>
 #include <map>
 #include <set>
@@ -150,6 +153,11 @@ TEST_CASE("values in both operands, and in none") {
                   {{"x", floats(DType::F64, {1}, {3})}, {"y", floats(DType::F64, {1}, {5})}});
   CHECK(g.of[0].f[0] == 3);
   CHECK(g.of[1].f[0] == 5);
+  // A number of the source, or of a case, is a scalar here.
+  g = gradient_of("const A = 3;", "p", "grad(sum(x * A) * A, wrt = A)", {{"x", floats(DType::F64, {2}, {3, 5})}});
+  CHECK(g.of[0].shape.empty());
+  CHECK(g.of[0].f[0] == 2 * 3 * 8);
+  CHECK(g.right());
   // Named, but without influence: 0, of the shape of x.
   g = gradient_of("fn f(x, ON: bool) = ON ? sum(x) : 1.0;", "p", "grad(f(x, false), wrt = x)",
                   {{"x", Tile(DType::F64, {3, 2})}});
@@ -285,6 +293,35 @@ TEST_CASE("references of samples: derivatives with respect to every float tensor
                           });
     CHECK(!diags.has_errors());
     for (const std::string &t : tensors) CHECK_MESSAGE(seen.count(t), t);
+  }
+}
+
+TEST_CASE("the op is valid IR, and reads back as it prints") {
+  Expression e("reference f(x: tensor<f64>[N]) -> (a: tensor<f64>[N], b: f64) {\n"
+               "var a = x; for t in 0 : 3 { a = a * x; } return (a, sum(x)); }",
+               "p", "grad(f(x), wrt = x, out = (dy, 0))",
+               {{"x", Tile(DType::F64, {3})}, {"dy", Tile(DType::F64, {3})}});
+  REQUIRE(e.host);
+  ir::Function &f = *e.host->fn;
+  CHECK(ir::verify(f, ir::Stage::typed).empty());
+  std::string text = ir::print(f);
+  auto back = ir::parse_ir(text, e.diags, -1);
+  REQUIRE(back);
+  CHECK(ir::print(*back) == text);
+  ir::Op *grad = nullptr;
+  ir::walk(f.body, [&](ir::Op *op) {
+    if (op->kind == K::Grad) grad = op;
+  });
+  REQUIRE(grad);
+  for (int fault : {0, 1, 2}) {
+    auto broken = ir::parse_ir(text, e.diags, -1);
+    ir::walk(broken->body, [&](ir::Op *op) {
+      if (op->kind != K::Grad) return;
+      if (fault == 0) op->operands.pop_back();                                      // no cotangent for the value
+      if (fault == 1) op->regions.clear();                                          // nothing to differentiate
+      if (fault == 2) op->regions[0]->args[0]->type = ir::Type::scalar(DType::F64); // not what comes in
+    });
+    CHECK(!ir::verify(*broken, ir::Stage::typed).empty());
   }
 }
 
