@@ -4,6 +4,7 @@
 #include "driver/verify.h"
 #include "ir/parse.h"
 #include "ir/print.h"
+#include "ir/ring.h"
 #include "ir/verify.h"
 #include "passes/passes.h"
 #include "passes/prove_protocol.h"
@@ -29,17 +30,26 @@ namespace {
 // ---- kernels
 
 // What the schedule gives every ring, instead of what it chose.
+enum class Force {
+  Nothing,
+  Groups,   // all threads copy, by cp.async
+  Mbarrier, // a producer role copies, by cp.async
+  TmaAlone, // a compute warp starts tensor copies
+};
 int64_t forced_stages = 0;
-bool forced_groups = false; // all threads copy
+Force forced = Force::Nothing;
 
 bool pipeline_forced(Function &f, PassContext &context) {
   FunctionSchedule s = schedule_loops(f, context.target);
-  if (forced_groups) s.producer_warps = 0;
+  if (forced == Force::Mbarrier) REQUIRE(s.producer_warps == 1);
+  if (forced == Force::Groups || forced == Force::TmaAlone) s.producer_warps = 0;
   for (LoopSchedule &l : s.loops) {
     if (forced_stages) l.stages = forced_stages;
-    if (!forced_groups) continue;
-    l.transport = "cp_async";
-    for (RingField &field : l.fields) field.read = *field.load->result()->layout;
+    if (forced == Force::TmaAlone) REQUIRE(l.by_tma());
+    if (forced == Force::Groups) l.transport = "cp_async";
+    if (forced == Force::Mbarrier) l.transport = "mbarrier";
+    for (RingField &field : l.fields)
+      if (!s.producer_warps) field.read = *field.load->result()->layout;
   }
   rewrite_loops(f, s, context.diags);
   return !s.loops.empty();
@@ -48,20 +58,26 @@ bool pipeline_forced(Function &f, PassContext &context) {
 struct Sample {
   const char *file;
   std::map<std::string, std::string> params;
-  bool groups; // forced
+  Force force;
   const char *smallest_case;
 };
+const Sample kChainTma{"kda_chain", {}, Force::Nothing, "small"},
+    kChainMbarrier{"kda_chain", {}, Force::Mbarrier, "small"};
 const Sample kSamples[] = {
-    {"gemm", {}, false, "tiles"},
-    {"gemm", {{"BM", "64"}, {"BN", "64"}, {"BK", "32"}}, false, "tiles"},
-    {"attention", {{"D", "64"}}, false, "d64"},
-    {"kda_chain", {}, false, "small"},
-    {"kda_chain", {}, true, "small"},
+    {"gemm", {}, Force::Nothing, "tiles"},
+    {"gemm", {{"BM", "64"}, {"BN", "64"}, {"BK", "32"}}, Force::Groups, "tiles"},
+    {"attention", {{"D", "64"}}, Force::Nothing, "d64"},
+    {"attention", {{"D", "64"}}, Force::Groups, "d64"},
+    kChainTma,
+    kChainMbarrier,
+    {"kda_chain", {}, Force::Groups, "small"},
+    {"kda_chain", {}, Force::TmaAlone, "small"},
 };
 std::string label(const Sample &s) {
   std::string out = s.file;
   for (const auto &[k, v] : s.params) out += fmt::format(" {}={}", k, v);
-  return out + (s.groups ? " by groups" : "");
+  const char *how[] = {"", " by groups", " by cp.async and mbarriers", " by tma without roles"};
+  return out + how[size_t(s.force)];
 }
 
 struct Subject {
@@ -88,7 +104,7 @@ struct Subject {
       if (p.name == std::string("pipeline_loops")) p.run = pipeline_forced;
     std::erase_if(passes, [](const Pass &p) { return p.name == std::string("prove_protocol"); });
     forced_stages = stages;
-    forced_groups = s.groups;
+    forced = s.force;
     PassContext context{target, ir::default_part(target), diags};
     PassManager manager(std::move(passes));
     if (manager.run(*f, context) != PassManager::Outcome::ok) problem = manager.problem() + diags.render_all();
@@ -114,9 +130,7 @@ std::vector<Op *> all(Function &f, OpKind kind) {
   });
   return out;
 }
-size_t ring_operand(const Op &op) { return op.kind == OpKind::RingFill ? op.attrs.ints("sizes").size() + 1 : 0; }
-const Op *ring_of(const Op &op) { return op.operand(ring_operand(op))->op; }
-bool by_mbarrier(const Op &op) { return ring_of(op)->attrs.s("transport") == "mbarrier"; }
+bool copies_by_tma(const Op &op) { return ir::by_tma(*ir::ring_of(op)); }
 bool in_loop(const Op &op) { return op.block->parent && op.block->parent->kind == OpKind::For; }
 
 void unlink(Op *op) {
@@ -179,6 +193,7 @@ enum class Reason {
   None,       // it must be rejected
   OrdersMore, // a wait that is there twice or leaves fewer copies pending; an acquire of one slot more
   EmptyGroup, // an empty group more: waits, which count groups, end later than they must
+  IdleFence,  // a proxy fence before which the kernel has read no slot of these bytes
 };
 
 using Edit = std::function<bool(Function &, Op *)>; // false: does not apply to this op
@@ -260,6 +275,14 @@ Edit place(OpKind anchor, bool after, bool last) {
   };
 }
 
+Edit expect(int64_t more) {
+  return [more](Function &, Op *op) {
+    if (!copies_by_tma(*op)) return false;
+    op->attrs.set("tx_bytes", op->attrs.i("tx_bytes") + more);
+    return true;
+  };
+}
+
 const std::vector<Mutator> &mutators() {
   static const std::vector<Mutator> list = {
       {"drop a wait", drop(OpKind::RingWait)},
@@ -297,14 +320,14 @@ const std::vector<Mutator> &mutators() {
       {"load before the wait", nth(OpKind::RingLoad, place(OpKind::RingWait, false, false))},
       {"a wait leaves one more pending", nth(OpKind::RingWait,
                                              [](Function &, Op *op) {
-                                               if (by_mbarrier(*op)) return false;
+                                               if (ir::has_producer(*ring_of(*op))) return false;
                                                op->attrs.set("pending", op->attrs.i("pending") + 1);
                                                return true;
                                              })},
       {"a wait leaves one fewer pending",
        nth(OpKind::RingWait,
            [](Function &, Op *op) {
-             if (by_mbarrier(*op) || op->attrs.i("pending") == 0) return false;
+             if (ir::has_producer(*ring_of(*op)) || op->attrs.i("pending") == 0) return false;
              op->attrs.set("pending", op->attrs.i("pending") - 1);
              return true;
            }),
@@ -385,6 +408,74 @@ const std::vector<Mutator> &mutators() {
                                                 binary(f, op, OpKind::Lt, next, lt->operand(1), DType::Bool);
                                             return true;
                                           })},
+      {"drop a proxy fence in a loop", nth(OpKind::ProxyFence,
+                                           [](Function &, Op *op) {
+                                             if (!in_loop(*op)) return false;
+                                             unlink(op);
+                                             return true;
+                                           })},
+      {"drop a proxy fence before a loop",
+       nth(OpKind::ProxyFence,
+           [](Function &, Op *op) {
+             if (in_loop(*op)) return false;
+             unlink(op);
+             return true;
+           }),
+       Reason::None, Reason::IdleFence},
+      {"repeat a proxy fence", twice(OpKind::ProxyFence), Reason::OrdersMore, Reason::OrdersMore},
+      {"fence after the wait", nth(OpKind::ProxyFence,
+                                   [](Function &, Op *op) {
+                                     Op *wait = in_loop(*op) ? first_in(op->block, OpKind::RingWait) : nullptr;
+                                     if (!wait || ir::has_producer(*ring_of(*wait))) return false;
+                                     move_after(op, wait);
+                                     return true;
+                                   })},
+      {"fence before the loads", nth(OpKind::ProxyFence,
+                                     [](Function &, Op *op) {
+                                       Op *load = in_loop(*op) ? first_in(op->block, OpKind::RingLoad) : nullptr;
+                                       if (!load || !ir::has_producer(*ring_of(*load))) return false;
+                                       move_before(op, load);
+                                       return true;
+                                     })},
+      {"fence after the release", nth(OpKind::ProxyFence,
+                                      [](Function &, Op *op) {
+                                        Op *release = in_loop(*op) ? last_in(op->block, OpKind::RingRelease) : nullptr;
+                                        if (!release) return false;
+                                        move_after(op, release);
+                                        return true;
+                                      })},
+      {"expect nothing", nth(OpKind::RingPublish,
+                             [](Function &, Op *op) {
+                               if (!copies_by_tma(*op)) return false;
+                               op->attrs.erase("tx_bytes");
+                               return true;
+                             })},
+      {"expect more bytes", nth(OpKind::RingPublish, expect(16))},
+      {"expect fewer bytes", nth(OpKind::RingPublish, expect(-16))},
+      {"a copy brings other bytes", nth(OpKind::RingFill,
+                                        [](Function &, Op *op) {
+                                          if (!copies_by_tma(*op)) return false;
+                                          if (op->attrs.has("bulk")) {
+                                            op->attrs.set("bulk", op->attrs.i("bulk") / 2);
+                                            return true;
+                                          }
+                                          std::vector<int64_t> box = op->attrs.ints("box");
+                                          for (int64_t &n : box) n = n > 1 ? n + n / 2 : n; // hangs over the tile
+                                          op->attrs.set("box", box);
+                                          return true;
+                                        })},
+      {"published whether it exists or not", nth(OpKind::RingPublish,
+                                                 [](Function &, Op *op) {
+                                                   if (op->operands.size() < 3) return false;
+                                                   op->operands.pop_back();
+                                                   return true;
+                                                 })},
+      {"mbarriers in a slot", nth(OpKind::RingAlloc,
+                                  [](Function &, Op *op) {
+                                    if (!ir::has_mbarriers(*op)) return false;
+                                    op->attrs.set("barrier_offset", op->attrs.i("offset"));
+                                    return true;
+                                  })},
       // Conversions order themselves against rings in the same bytes by barriers.
       {"drop a block barrier",
        nth(OpKind::BlockBarrier,
@@ -451,11 +542,9 @@ TEST_CASE("what the compiler makes is proven, for every number of slots") {
       }
       ProtocolProof p = prove_protocol(*k.f, &k.sources);
       bool groups = false;
-      ir::walk(k.f->body, [&](const Op *op) {
-        groups |= op->kind == OpKind::RingAlloc && op->attrs.s("transport") == "cp_async";
-      });
+      ir::walk(k.f->body, [&](const Op *op) { groups |= op->kind == OpKind::RingAlloc && !ir::has_producer(*op); });
       INFO(p.text << "\n" << p.timeline);
-      // A ring by groups of one slot would have to be filled while it is read.
+      // Without a producer a ring of one slot would have to be filled while it is read.
       CHECK((p.verdict == Verdict::Proven) == !(groups && stages == 1));
       MESSAGE(label(s) << ", " << stages << " slots: " << p.states << " states");
     }
@@ -494,21 +583,35 @@ TEST_CASE("mutants are rejected, or do no harm for a reason") {
 }
 
 TEST_CASE("mbarriers of a wrong count are rejected") {
-  Subject k(kSamples[3], 3);
-  REQUIRE(has_roles(*k.f));
-  protocol::Counts right = arrival_counts(*k.f);
-  CHECK(prove_protocol(*k.f, nullptr, right).verdict == Verdict::Proven);
-  for (int64_t protocol::Counts::*field : {&protocol::Counts::full_init, &protocol::Counts::full_arrivals,
-                                           &protocol::Counts::empty_init, &protocol::Counts::empty_arrivals})
-    for (int64_t by : {-1, 1}) {
-      protocol::Counts wrong = right;
-      wrong.*field += by;
-      CHECK(prove_protocol(*k.f, nullptr, wrong).verdict == Verdict::Broken);
-    }
+  using C = protocol::Counts;
+  struct Row {
+    Sample sample;
+    std::vector<int64_t C::*> fields;
+  };
+  const Row rows[] = {{kChainMbarrier, {&C::full_init, &C::full_arrivals, &C::empty_init, &C::empty_arrivals}},
+                      {kChainTma, {&C::tma_init, &C::tma_arrivals, &C::empty_init, &C::empty_arrivals}},
+                      {kSamples[0], {&C::tma_init, &C::tma_arrivals}}};
+  for (const Row &row : rows) {
+    INFO(label(row.sample));
+    Subject k(row.sample, 3);
+    C right = arrival_counts(*k.f);
+    CHECK(prove_protocol(*k.f, nullptr, right).verdict == Verdict::Proven);
+    for (int64_t C::*field : row.fields)
+      for (int64_t by : {-1, 1}) {
+        C wrong = right;
+        wrong.*field += by;
+        CHECK(prove_protocol(*k.f, nullptr, wrong).verdict == Verdict::Broken);
+      }
+  }
+  // Every warp of the role, or every lane, starts the copies.
+  Subject k(kChainTma, 3);
+  C each = arrival_counts(*k.f);
+  each.tma_arrivals = 32;
+  CHECK(prove_protocol(*k.f, nullptr, each).verdict == Verdict::Broken);
 }
 
 TEST_CASE("the counter-example is the shortest one") {
-  Subject k(kSamples[3], 2);
+  Subject k(kChainMbarrier, 2);
   std::unique_ptr<Function> f = copy(*k.f);
   unlink(all(*f, OpKind::RingRelease).at(0));
   ProtocolProof p = prove_protocol(*f, nullptr);

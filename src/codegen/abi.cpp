@@ -1,7 +1,26 @@
 #include "codegen/abi.h"
 #include "support/check.h"
+#include <algorithm>
+#include <map>
 
 namespace tkc::codegen {
+
+TensorMapUse tensor_map_of(const ir::Function &f, const ir::Op &fill) {
+  for (size_t i = 0; i < f.params.size(); i++)
+    if (f.params[i].present && f.param_value(f.params[i].name) == fill.operand(0))
+      return {i, fill.attrs.ints("box"), fill.attrs.i("swizzle")};
+  TKC_UNREACHABLE("a tensor copy from something else than a parameter");
+}
+
+std::vector<TensorMapUse> tensor_maps(const ir::Function &f) {
+  std::vector<TensorMapUse> out;
+  ir::walk(f.body, [&](const ir::Op *op) {
+    if (op->kind != ir::OpKind::RingFill || !op->attrs.has("box")) return;
+    TensorMapUse use = tensor_map_of(f, *op);
+    if (std::find(out.begin(), out.end(), use) == out.end()) out.push_back(std::move(use));
+  });
+  return out;
+}
 
 KernelAbi kernel_abi(const ir::Function &f, std::string entry, bool aligned) {
   KernelAbi abi;
@@ -11,7 +30,8 @@ KernelAbi kernel_abi(const ir::Function &f, std::string entry, bool aligned) {
   abi.shared_bytes = f.shared_bytes;
   int64_t at = 0;
   auto add = [&](AbiParam p) {
-    at = (at + p.bytes - 1) / p.bytes * p.bytes;
+    int64_t alignment = p.kind == AbiParam::Kind::TensorMap ? kTensorMapAlignment : p.bytes;
+    at = (at + alignment - 1) / alignment * alignment;
     p.offset = at;
     at += p.bytes;
     abi.params.push_back(std::move(p));
@@ -28,19 +48,36 @@ KernelAbi kernel_abi(const ir::Function &f, std::string entry, bool aligned) {
       add({AbiParam::Kind::Stride, fmt::format("{}_stride{}", p.name, d), p.name, d, DType::I64, false, 0, 8});
   }
   for (const std::string &s : f.sizes) add({AbiParam::Kind::Size, s, "", 0, DType::I32, false, 0, 4});
+  if (!aligned) return abi;
+  std::map<std::string, int> maps;
+  for (TensorMapUse &use : tensor_maps(f)) {
+    const ir::Param &p = f.params[use.param];
+    add({AbiParam::Kind::TensorMap, fmt::format("{}_map{}", p.name, maps[p.name]++), p.name, 0, p.type.dtype, false, 0,
+         kTensorMapBytes, std::move(use.box), use.swizzle});
+  }
   return abi;
 }
 
 std::vector<AlignmentCheck> alignment_checks(const ir::Function &f) {
   using Kind = AlignmentCheck::Kind;
   std::vector<AlignmentCheck> out;
+  std::vector<TensorMapUse> maps = tensor_maps(f);
   for (size_t i = 0; i < f.params.size(); i++) {
     const ir::Param &p = f.params[i];
     if (!p.type.is_tensor() || !p.present) continue;
     out.push_back({Kind::Address, i, 0, kAlignedBytes});
     int64_t elements = kAlignedBytes * 8 / dtype_bits(p.type.dtype), inner = p.type.rank() - 1;
-    for (int64_t d = 0; d < inner; d++) out.push_back({Kind::Stride, i, d, elements});
-    if (inner >= 0 && !p.dims[size_t(inner)].is_const()) out.push_back({Kind::Extent, i, inner, elements});
+    bool mapped = std::any_of(maps.begin(), maps.end(), [&](const TensorMapUse &m) { return m.param == i; });
+    for (int64_t d = 0; d < inner; d++) {
+      out.push_back({Kind::Stride, i, d, elements});
+      if (mapped) out.back().least = elements, out.back().below = (int64_t(1) << 40) / dtype_bytes(p.type.dtype);
+    }
+    for (int64_t d = 0; d <= inner; d++) {
+      if (p.dims[size_t(d)].is_const()) continue;
+      AlignmentCheck c{Kind::Extent, i, d, d == inner ? elements : 1};
+      if (mapped) c.least = 1;
+      if (mapped || d == inner) out.push_back(c);
+    }
   }
   return out;
 }
@@ -53,6 +90,7 @@ const char *kind_text(AbiParam::Kind k) {
   case AbiParam::Kind::Stride: return "stride";
   case AbiParam::Kind::Scalar: return "scalar";
   case AbiParam::Kind::Size: return "size";
+  case AbiParam::Kind::TensorMap: return "map";
   }
   TKC_UNREACHABLE("AbiParam::Kind");
 }
@@ -95,11 +133,20 @@ std::string abi_comment(const ir::Function &f, const KernelAbi &abi) {
     s += fmt::format("//   {}: {}tensor<{}>[{}] strides [{}]\n", p.name, mode_text(p.mode), dtype_name(p.type.dtype),
                      list(p.dims), strides);
   }
-  for (const AbiParam &p : abi.params)
-    s += fmt::format("//   param {:3}: {:7} {} ({}, {} bytes)\n", p.offset, kind_text(p.kind), p.name,
-                     p.kind == AbiParam::Kind::Pointer ? "address" : dtype_name(p.type), p.bytes);
+  bool maps = false;
+  for (const AbiParam &p : abi.params) {
+    std::string what(p.kind == AbiParam::Kind::Pointer ? "address" : dtype_name(p.type));
+    if (p.kind == AbiParam::Kind::TensorMap) {
+      maps = true;
+      what = fmt::format("tensor map of {}, box [", p.tensor);
+      for (size_t d = 0; d < p.box.size(); d++) what += fmt::format("{}{}", d ? ", " : "", p.box[d]);
+      what += fmt::format("], swizzle {}", p.swizzle);
+    }
+    s += fmt::format("//   param {:3}: {:7} {} ({}, {} bytes)\n", p.offset, kind_text(p.kind), p.name, what, p.bytes);
+  }
   if (abi.aligned)
     s += fmt::format("//   bases, pitches and run-time innermost extents are multiples of {} bytes\n", kAlignedBytes);
+  if (maps) s += "//   tensors with maps: extents are at least 1, pitches positive and below 2^40 bytes\n";
   if (abi.aligned && !f.facts.empty()) s += fmt::format("//   where {}\n", list(f.facts));
   std::string order = f.order;
   for (size_t i = 0; i < f.order_args.size(); i++) order += fmt::format("{}{}", i ? ", " : "(", f.order_args[i]);

@@ -8,7 +8,10 @@
 //             the innermost stride is left out unless the parameter says `strides(any)`
 //     scalar: the value (bool as one byte)
 //   every run-time size (i32), in the order of ir::Function::sizes
-// each at its natural alignment. Extents and the grid are expressions of the sizes. The grid is one-dimensional: blocks
+//   in the entry NAME only: the tensor maps of tensor_maps(), 128 bytes each, aligned to 64
+// each at its natural alignment. Offsets count from the first parameter, as the emulator lays them out; an assembler
+// for a GPU places a tensor map by its address in the constant bank, so a launcher passes an array of pointers to the
+// parameters, never one buffer. Extents and the grid are expressions of the sizes. The grid is one-dimensional: blocks
 // number the program coordinates with axis 0 fastest (`order grouped(g)` permutes the first two axes inside the
 // kernel).
 //
@@ -24,14 +27,30 @@ namespace tkc::codegen {
 inline constexpr int64_t kAlignedBytes = 16;
 
 struct AbiParam {
-  enum class Kind : uint8_t { Pointer, Stride, Scalar, Size } kind;
-  std::string name;     // x, x_stride0, M
-  std::string tensor;   // of a pointer or stride
+  enum class Kind : uint8_t { Pointer, Stride, Scalar, Size, TensorMap } kind;
+  std::string name;     // x, x_stride0, M, x_map0
+  std::string tensor;   // of a pointer, stride or tensor map
   int64_t dim = 0;      // of a stride
   DType type;           // of the tensor's elements, the scalar, or I64 and I32 of strides and sizes
   bool written = false; // of a pointer: the kernel writes it
   int64_t offset = 0, bytes = 0;
+  std::vector<int64_t> box; // of a tensor map, as TensorMapUse has it
+  int64_t swizzle = 0;
 };
+
+// A tensor map that the launcher makes of a tensor's base, extents and strides: tiled, without interleave, elements
+// beyond the extents read as zero. The kernel's ring_fill ops with attribute `box` say which are needed.
+struct TensorMapUse {
+  size_t param = 0;         // index of ir::Function::params
+  std::vector<int64_t> box; // elements of one copy, outermost dim first like the tensor's dims
+  int64_t swizzle = 0;      // 0, 32, 64 or 128 bytes
+  bool operator==(const TensorMapUse &) const = default;
+};
+// In order of first use, each once.
+std::vector<TensorMapUse> tensor_maps(const ir::Function &f);
+// Of a ring_fill by tensor copies.
+TensorMapUse tensor_map_of(const ir::Function &f, const ir::Op &fill);
+inline constexpr int64_t kTensorMapBytes = 128, kTensorMapAlignment = 64;
 
 struct KernelAbi {
   std::string entry;
@@ -43,12 +62,15 @@ struct KernelAbi {
 };
 KernelAbi kernel_abi(const ir::Function &f, std::string entry, bool aligned);
 
-// The predicate of the aligned entry: every value, known to the launcher, is a multiple.
+// The predicate of the aligned entry: every value, known to the launcher, is a multiple and lies within bounds.
 struct AlignmentCheck {
   enum class Kind : uint8_t { Address, Stride, Extent } kind;
   size_t param = 0;     // index of ir::Function::params: a present tensor
   int64_t dim = 0;      // of a stride or extent
   int64_t multiple = 1; // bytes of an address, elements of a stride or extent
+  // What a tensor map asks for: least <= value < below.
+  int64_t least = INT64_MIN, below = INT64_MAX;
+  bool holds(int64_t value) const { return value % multiple == 0 && value >= least && value < below; }
 };
 std::vector<AlignmentCheck> alignment_checks(const ir::Function &f);
 

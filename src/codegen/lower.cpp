@@ -143,7 +143,9 @@ Value *lower_size(LowerCtx &ctx, const SizeExpr &e) { return SizeLowering(ctx).l
 FunctionLowering::FunctionLowering(llvm::Module &module, const ir::Function &f, const ir::Target &target,
                                    LowerOptions options)
     : options_(std::move(options)), abi_(kernel_abi(f, options_.entry, options_.aligned)),
-      builder_(module.getContext()), ctx_(module, builder_, f, target) {}
+      builder_(module.getContext()), ctx_(module, builder_, f, target) {
+  ctx_.aligned_ = options_.aligned;
+}
 
 void FunctionLowering::make_function() {
   llvm::LLVMContext &c = builder_.getContext();
@@ -153,6 +155,7 @@ void FunctionLowering::make_function() {
     case AbiParam::Kind::Stride:
     case AbiParam::Kind::Size: types.push_back(ctx_.type(p.type)); break;
     case AbiParam::Kind::Scalar: types.push_back(is_bool(p.type) ? builder_.getInt8Ty() : ctx_.type(p.type)); break;
+    case AbiParam::Kind::TensorMap: types.push_back(llvm::PointerType::get(c, nvvm::kGeneric)); break;
     }
   auto *type = llvm::FunctionType::get(builder_.getVoidTy(), types, false);
   function_ = llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, abi_.entry, ctx_.module);
@@ -163,6 +166,14 @@ void FunctionLowering::make_function() {
   function_->setDoesNotThrow();
   for (unsigned i = 0; i < abi_.params.size(); i++) {
     const AbiParam &p = abi_.params[i];
+    if (p.kind == AbiParam::Kind::TensorMap) { // by value, read where it lies
+      auto *bytes = llvm::ArrayType::get(builder_.getInt8Ty(), uint64_t(p.bytes));
+      function_->addParamAttr(i, llvm::Attribute::getWithByValType(c, bytes));
+      function_->addParamAttr(i, llvm::Attribute::getWithAlignment(c, llvm::Align(uint64_t(kTensorMapAlignment))));
+      function_->addParamAttr(i, llvm::Attribute::get(c, "nvvm.grid_constant"));
+      ctx_.tensor_maps_.push_back(function_->getArg(i));
+      continue;
+    }
     if (p.kind != AbiParam::Kind::Pointer) continue;
     // Parameters must not overlap: the launcher checks it.
     function_->addParamAttr(i, llvm::Attribute::NoAlias);
@@ -206,7 +217,8 @@ void FunctionLowering::make_arguments() {
   // Sizes first: extents are expressions of them.
   for (size_t i = 0; i < f.sizes.size(); i++) {
     const ir::Value *v = f.body->args[f.body->args.size() - f.sizes.size() + i];
-    llvm::Argument *a = function_->getArg(unsigned(abi_.params.size() - f.sizes.size() + i));
+    size_t last = abi_.params.size() - ctx_.tensor_maps_.size();
+    llvm::Argument *a = function_->getArg(unsigned(last - f.sizes.size() + i));
     a->addAttr(llvm::Attribute::get(builder_.getContext(), llvm::Attribute::Range,
                                     llvm::ConstantRange(llvm::APInt(32, 0), llvm::APInt::getSignedMinValue(32))));
     ctx_.set(v, {a});

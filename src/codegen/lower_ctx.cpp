@@ -1,6 +1,8 @@
 #include "codegen/lower_ctx.h"
+#include "codegen/abi.h"
 #include "codegen/nvvm.h"
 #include "support/check.h"
+#include <algorithm>
 
 namespace tkc::codegen {
 
@@ -21,6 +23,13 @@ const TensorVal &LowerCtx::tensor(const ir::Value *v) const {
   auto it = tensors_.find(v);
   TKC_CHECK(it != tensors_.end(), "tensor %{} is used before it is lowered", v->id);
   return it->second;
+}
+
+Value *LowerCtx::tensor_map(const ir::Op &fill) const {
+  std::vector<TensorMapUse> all = tensor_maps(function);
+  auto it = std::find(all.begin(), all.end(), tensor_map_of(function, fill));
+  TKC_CHECK(it != all.end() && tensor_maps_.size() == all.size(), "a tensor copy without its tensor map");
+  return tensor_maps_[size_t(it - all.begin())];
 }
 
 void LowerCtx::set_tensor(const ir::Value *v, TensorVal t) { tensors_[v] = std::move(t); }

@@ -9,6 +9,7 @@
 #include "ir/target.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/Module.h"
+#include <functional>
 #include <map>
 #include <unordered_map>
 #include <unordered_set>
@@ -85,6 +86,13 @@ public:
   }
   std::unordered_set<const ir::Op *> plain_fills; // rings that this entry fills by plain stores too
 
+  // ---- tensor copies: only the entry that assumes aligned tensors makes them
+  bool tensor_copies() const { return aligned_; }
+  // The generic address of the tensor map that a ring_fill needs.
+  llvm::Value *tensor_map(const ir::Op &fill) const;
+  // Of an item of a ring, started by its ring_publish: one thread issues them together. By ring_alloc.
+  std::map<const ir::Op *, std::vector<std::function<void(llvm::Value *barrier)>>> started;
+
   // Lowers the ops of a region in place; the operands of its yield stay in the caller's hands.
   void lower_block(const ir::Block *block);
   // The source line of an op, for the instructions made from now on; lower_block calls it for every op.
@@ -111,6 +119,8 @@ private:
   llvm::Value *lane_ = nullptr, *warp_ = nullptr, *thread_ = nullptr, *shared_base_ = nullptr;
   std::vector<llvm::Value *> program_id_, num_programs_;
   int64_t role_warps_ = 0, role_barrier_ = 0;
+  bool aligned_ = false;
+  std::vector<llvm::Value *> tensor_maps_; // in the order of codegen::tensor_maps()
 };
 
 } // namespace tkc::codegen

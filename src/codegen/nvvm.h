@@ -155,10 +155,28 @@ void cp_async_commit_group(Builder &b);
 void cp_async_wait_group(Builder &b, int64_t pending); // all groups of this thread but the last `pending` are complete
 void cp_async_wait_all(Builder &b);
 
+// Bulk and tensor copies (kTma) are of the asynchronous proxy. They complete `bytes` (of the whole box) on the
+// mbarrier. cp.async.bulk.shared::cta.global: addresses and size are multiples of 16.
+void cp_async_bulk_g2s(Builder &b, V to, V from, int64_t bytes, V barrier);
+// cp.async.bulk.tensor.{1..5}d.shared::cta.global.tile: `to` is a multiple of 128, `map` the generic address of a
+// tensor map, `at` the box's place (i32), innermost dim first; the inner one is a multiple of 16 bytes. What lies
+// outside of the tensor arrives as zero. The name shared::cta is what sm_120 has an instruction for; shared::cluster
+// makes a call there.
+void cp_async_bulk_tensor_g2s(Builder &b, V to, V map, std::span<llvm::Value *const> at, V barrier);
+// Accesses of this thread to shared memory by the generic proxy come before those of the asynchronous proxy that are
+// ordered behind the fence (kTma).
+void fence_proxy_async_shared_cta(Builder &b);
+// i1: true in one thread of the warp; all its lanes must be here (kElect).
+V elect_sync(Builder &b);
+
 // ---- mbarriers: 8 bytes of shared memory each
 void mbarrier_init(Builder &b, V barrier, int64_t count);
 // One arrival (release, cta scope).
 void mbarrier_arrive(Builder &b, V barrier);
+// Makes initialisations visible to the asynchronous proxy and to other blocks (kTma).
+void fence_mbarrier_init(Builder &b);
+// One arrival, after `bytes` more bytes of copies are expected in the phase (kTma).
+void mbarrier_arrive_expect_tx(Builder &b, V barrier, int64_t bytes);
 // The arrival of this thread comes when its cp.async up to here are complete; it is one of the expected count.
 void cp_async_mbarrier_arrive_noinc(Builder &b, V barrier);
 // Waits until the phase with this parity (i32, 0 or 1) is over: mbarrier.try_wait where there is one, else test_wait,

@@ -53,6 +53,35 @@ void cp_async_wait_group(Builder &b, int64_t pending) {
 
 void cp_async_wait_all(Builder &b) { call(b, Intrinsic::nvvm_cp_async_wait_all, {}); }
 
+void cp_async_bulk_g2s(Builder &b, V to, V from, int64_t bytes, V barrier) {
+  TKC_CHECK(bytes > 0 && bytes % 16 == 0, "cp.async.bulk of {} bytes", bytes);
+  call(b, Intrinsic::nvvm_cp_async_bulk_global_to_shared_cta,
+       {to, barrier, from, b.getInt32(unsigned(bytes)), PoisonValue::get(b.getInt64Ty()), b.getFalse()});
+}
+
+void cp_async_bulk_tensor_g2s(Builder &b, V to, V map, std::span<Value *const> at, V barrier) {
+  constexpr Intrinsic::ID kByRank[] = {
+      Intrinsic::nvvm_cp_async_bulk_tensor_g2s_cta_tile_1d, Intrinsic::nvvm_cp_async_bulk_tensor_g2s_cta_tile_2d,
+      Intrinsic::nvvm_cp_async_bulk_tensor_g2s_cta_tile_3d, Intrinsic::nvvm_cp_async_bulk_tensor_g2s_cta_tile_4d,
+      Intrinsic::nvvm_cp_async_bulk_tensor_g2s_cta_tile_5d};
+  TKC_CHECK(at.size() >= 1 && at.size() <= 5, "a tensor copy of rank {}", at.size());
+  SmallVector<V, 10> args = {to, barrier, map};
+  args.append(at.begin(), at.end());
+  args.append({PoisonValue::get(b.getInt64Ty()), b.getFalse()});
+  call(b, kByRank[at.size() - 1], args);
+}
+
+void fence_proxy_async_shared_cta(Builder &b) { call(b, Intrinsic::nvvm_fence_proxy_async_shared_cta, {}); }
+
+V elect_sync(Builder &b) { return b.CreateExtractValue(call(b, Intrinsic::nvvm_elect_sync, {b.getInt32(~0u)}), 1); }
+
+void fence_mbarrier_init(Builder &b) { call(b, Intrinsic::nvvm_fence_mbarrier_init_release_cluster, {}); }
+
+void mbarrier_arrive_expect_tx(Builder &b, V barrier, int64_t bytes) {
+  TKC_CHECK(bytes >= 0 && bytes < 1 << 20, "{} bytes expected in a phase", bytes);
+  call(b, Intrinsic::nvvm_mbarrier_arrive_expect_tx_scope_cta_space_cta, {barrier, b.getInt32(unsigned(bytes))});
+}
+
 void mbarrier_init(Builder &b, V barrier, int64_t count) {
   call(b, Intrinsic::nvvm_mbarrier_init_shared, {barrier, b.getInt32(unsigned(count))});
 }

@@ -40,8 +40,10 @@ Result<std::unique_ptr<PreparedBench>> PreparedBench::create(sema::Program &prog
   how.dynamic_shared = abi.shared_bytes;
   for (int64_t g = 0; g < b.groups; g++) {
     const std::vector<uint64_t> &addresses = b.tensors->addresses[size_t(g)];
-    Blob blob = parameter_blob(f, abi, *data, [&](size_t i) { return addresses[i]; });
-    auto prepared = PreparedLaunch::create(*entry, how, Params::from_blob(blob.bytes, blob.offsets));
+    auto blob = parameter_blob(
+        f, abi, *data, [&](size_t i) { return addresses[i]; }, encode_for(device));
+    if (!blob) return blob.failed();
+    auto prepared = PreparedLaunch::create(*entry, how, Params::from_blob(blob->bytes, blob->offsets));
     if (!prepared) return prepared.failed();
     b.launches_.push_back(std::move(*prepared));
   }

@@ -1,4 +1,5 @@
 #include "driver/execute.h"
+#include "emu/tensor_map.h"
 #include "interp/interp.h"
 #include "support/stop.h"
 #include <algorithm>
@@ -77,13 +78,55 @@ bool may_use_aligned(const ir::Function &f, const LaunchData &data) {
                     : c.kind == Kind::Stride ? strides_of(data, c.param)[size_t(c.dim)]
                     : data.offsets.empty()   ? 0
                                              : data.offsets[c.param] * dtype_bytes(t.dtype);
-    if (value % c.multiple) return false;
+    if (!c.holds(value)) return false;
   }
   return true;
 }
 
-Blob parameter_blob(const ir::Function &f, const codegen::KernelAbi &abi, const LaunchData &data,
-                    const std::function<uint64_t(size_t)> &address) {
+namespace {
+TensorMapSpec tensor_map_spec(const codegen::AbiParam &p, const std::vector<int64_t> &shape,
+                              const std::vector<int64_t> &strides, uint64_t address) {
+  TensorMapSpec s;
+  s.dtype = p.type;
+  s.address = address;
+  s.swizzle_bytes = p.swizzle;
+  for (size_t d = shape.size(); d-- > 0;) { // innermost first
+    s.dims.push_back(shape[d]);
+    s.box.push_back(p.box[d]);
+    if (d + 1 < shape.size()) s.strides.push_back(strides[d] * dtype_bytes(p.type));
+  }
+  return s;
+}
+} // namespace
+
+Result<TensorMapImage> encode_for_emulator(const TensorMapSpec &s) {
+  emu::TensorMap m;
+  m.address = s.address;
+  m.dtype = s.dtype;
+  m.rank = int32_t(s.dims.size());
+  m.swizzle = int32_t(s.swizzle_bytes);
+  for (size_t d = 0; d < s.dims.size(); d++) {
+    m.size[d] = s.dims[d];
+    m.stride[d] = d ? s.strides[d - 1] : dtype_bytes(s.dtype);
+    m.box[d] = int32_t(s.box[d]);
+  }
+  if (std::string fault = emu::check_tensor_map(m); !fault.empty()) return failure("tensor map: {}", fault);
+  return emu::encode_tensor_map(m);
+}
+
+EncodeTensorMap encode_for(const Device &device) {
+  return [api = &device.api()](const TensorMapSpec &s) -> Result<TensorMapImage> {
+    Result<cu::TensorMap> map = encode_tensor_map(*api, s);
+    if (!map) return map.failed();
+    TensorMapImage image;
+    static_assert(sizeof *map == sizeof image);
+    std::memcpy(image.data(), &*map, sizeof image);
+    return image;
+  };
+}
+
+Result<Blob> parameter_blob(const ir::Function &f, const codegen::KernelAbi &abi, const LaunchData &data,
+                            const std::function<uint64_t(size_t)> &address, const EncodeTensorMap &encode) {
   Blob out;
   out.bytes.resize(size_t(abi.param_bytes()));
   auto put = [&](const codegen::AbiParam &p, uint64_t bits) {
@@ -110,6 +153,14 @@ Blob parameter_blob(const ir::Function &f, const codegen::KernelAbi &abi, const 
       break;
     }
     case Kind::Size: put(p, uint64_t(data.sizes.at(p.name))); break;
+    case Kind::TensorMap: {
+      size_t i = index(p.tensor);
+      Result<TensorMapImage> image = encode(tensor_map_spec(p, data.tensors[i].shape, strides_of(data, i), address(i)));
+      if (!image) return image.failed();
+      std::memcpy(out.bytes.data() + p.offset, image->data(), image->size());
+      out.offsets.push_back(p.offset);
+      break;
+    }
     }
   }
   return out;
@@ -224,8 +275,11 @@ Status run_emu(const CompiledKernel &kernel, LaunchData &data, const SourceManag
   for (int64_t g : *grid) launch.grid[0] *= g;
   launch.block[0] = abi.threads;
   launch.dynamic_shared = abi.shared_bytes;
-  launch.params = parameter_blob(f, abi, data, [&](size_t i) { return addresses[i]; }).bytes;
   if (launch.grid[0] > 0) {
+    auto blob = parameter_blob(
+        f, abi, data, [&](size_t i) { return addresses[i]; }, encode_for_emulator);
+    if (!blob) return blob.failed();
+    launch.params = std::move(blob->bytes);
     emu::Report r = emu::run(*parsed.module, abi.entry, memory, launch, options);
     printed += r.printed;
     if (auto why = stop_reason()) return *why;
@@ -260,14 +314,16 @@ Status run_gpu(Device &device, const CompiledKernel &kernel, LaunchData &data, c
     TKC_TRY(b->upload(data.tensors[i]));
     buffers[i].emplace(std::move(*b));
   }
-  Blob blob = parameter_blob(f, abi, data, [&](size_t i) { return uint64_t(buffers[i]->address()); });
+  auto blob = parameter_blob(
+      f, abi, data, [&](size_t i) { return uint64_t(buffers[i]->address()); }, encode_for(device));
+  if (!blob) return blob.failed();
   tkc::Launch how;
   how.grid[0] = 1;
   for (int64_t g : *grid) how.grid[0] *= g;
   how.block[0] = abi.threads;
   how.dynamic_shared = abi.shared_bytes;
   if (how.grid[0] > 0) {
-    TKC_TRY(launch(*entry, how, Params::from_blob(blob.bytes, blob.offsets), *stream));
+    TKC_TRY(launch(*entry, how, Params::from_blob(blob->bytes, blob->offsets), *stream));
     TKC_TRY(stream->wait(limit_seconds));
   }
   for (size_t i = 0; i < f.params.size(); i++) {

@@ -5,6 +5,7 @@
 #include "interp/interp.h"
 #include "runtime/device.h"
 #include "runtime/host_tensor.h"
+#include "runtime/tensor_map.h"
 
 namespace tkc::driver {
 
@@ -30,13 +31,19 @@ Result<std::vector<int64_t>> extents(const ir::Function &f, const ir::Param &p, 
 Result<std::vector<int64_t>> launch_grid(const ir::Function &f, const LaunchData &data, const SourceManager &sources);
 // Whether the entry that assumes 16-byte aligned pitches may be used. The memory of tensors is aligned: we allocate it.
 bool may_use_aligned(const ir::Function &f, const LaunchData &data);
-// The kernel parameters in the order of the ABI; `address` gives a tensor's first element by its parameter index.
+// Makes the bytes of a tensor map, as the executor wants them.
+using TensorMapImage = std::array<uint8_t, codegen::kTensorMapBytes>;
+using EncodeTensorMap = std::function<Result<TensorMapImage>(const TensorMapSpec &)>;
+Result<TensorMapImage> encode_for_emulator(const TensorMapSpec &spec);
+EncodeTensorMap encode_for(const Device &device); // by the driver
+// The kernel parameters in the order of the ABI; `address` gives a tensor's first element by its parameter index. A
+// launch that is queued many times keeps them, its tensor maps included (PreparedLaunch).
 struct Blob {
   std::vector<uint8_t> bytes;
   std::vector<int64_t> offsets;
 };
-Blob parameter_blob(const ir::Function &f, const codegen::KernelAbi &abi, const LaunchData &data,
-                    const std::function<uint64_t(size_t)> &address);
+Result<Blob> parameter_blob(const ir::Function &f, const codegen::KernelAbi &abi, const LaunchData &data,
+                            const std::function<uint64_t(size_t)> &address, const EncodeTensorMap &encode);
 
 // The wide form of a tensor for the interpreter, and back.
 void to_storage(const HostTensor &t, interp::Storage &s);

@@ -167,10 +167,13 @@ Status run_emu(const Plan &plan, const CompiledProgram &compiled, LaunchData &da
     launch.grid[0] = l.blocks();
     launch.block[0] = abi.threads;
     launch.dynamic_shared = abi.shared_bytes;
-    launch.params = parameter_blob(*compiled.functions[l.kernel], abi, l.data, [&](size_t i) {
-                      uint64_t base = (l.memory[i].temporary ? temporaries : params)[l.memory[i].index];
-                      return base + uint64_t(l.data.offsets[i] * dtype_bytes(l.data.tensors[i].dtype));
-                    }).bytes;
+    auto address = [&](size_t i) {
+      uint64_t base = (l.memory[i].temporary ? temporaries : params)[l.memory[i].index];
+      return base + uint64_t(l.data.offsets[i] * dtype_bytes(l.data.tensors[i].dtype));
+    };
+    auto blob = parameter_blob(*compiled.functions[l.kernel], abi, l.data, address, encode_for_emulator);
+    if (!blob) return failure("{}: {}", launch_name(plan, n), blob.error());
+    launch.params = std::move(blob->bytes);
     emu::Report r = emu::run(*parsed.module, abi.entry, memory, launch, options);
     printed += r.printed;
     if (auto why = stop_reason()) return *why;

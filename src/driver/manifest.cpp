@@ -60,6 +60,12 @@ Json parameter(const codegen::AbiParam &p) {
   case Kind::Stride: j.set("kind", "stride").set("tensor", p.tensor).set("dim", p.dim); break;
   case Kind::Scalar: j.set("kind", "scalar").set("name", p.name); break;
   case Kind::Size: j.set("kind", "size").set("name", p.name); break;
+  case Kind::TensorMap: {
+    Json box = Json::array();
+    for (int64_t n : p.box) box.push(n);
+    j.set("kind", "tensorMap").set("tensor", p.tensor).set("box", std::move(box)).set("swizzle", p.swizzle);
+    break;
+  }
   }
   return j.set("dtype", dtype_name(p.type)).set("offset", p.offset).set("bytes", p.bytes);
 }
@@ -73,7 +79,10 @@ Json condition(const ir::Function &f, const codegen::AlignmentCheck &c) {
   case Kind::Stride: j.set("stride", name).set("dim", c.dim); break;
   case Kind::Extent: j.set("extent", name).set("dim", c.dim); break;
   }
-  return j.set("multiple", c.multiple);
+  j.set("multiple", c.multiple);
+  if (c.least != INT64_MIN) j.set("least", c.least);
+  if (c.below != INT64_MAX) j.set("below", c.below);
+  return j;
 }
 
 Json kernel(const ir::Function &f, const codegen::KernelAbi &aligned, const codegen::KernelAbi &any) {
@@ -81,17 +90,26 @@ Json kernel(const ir::Function &f, const codegen::KernelAbi &aligned, const code
   for (const std::string &s : f.sizes) sizes.push(s);
   for (const ir::Param &p : f.params)
     if (p.type.is_tensor()) tensors.push(tensor_json(p));
-  for (const codegen::AbiParam &p : aligned.params) params.push(parameter(p));
+  Json maps = Json::array();
+  bool any_maps = false;
+  for (const codegen::AbiParam &p : aligned.params) {
+    bool map = p.kind == codegen::AbiParam::Kind::TensorMap;
+    any_maps |= map;
+    (map ? maps : params).push(parameter(p));
+  }
   ir::SizeExpr blocks = ir::SizeExpr::constant(1);
   for (const ir::SizeExpr &g : f.grid) blocks = ir::SizeExpr::make(Op::Mul, blocks, g);
   Json conditions = Json::array(), entries = Json::array();
   for (const codegen::AlignmentCheck &c : codegen::alignment_checks(f)) conditions.push(condition(f, c));
-  entries.push(Json::object().set("name", aligned.entry).set("requires", std::move(conditions)));
+  Json first = Json::object();
+  first.set("name", aligned.entry).set("requires", std::move(conditions));
+  if (any_maps) first.set("tensorMaps", std::move(maps)).set("paramBytes", aligned.param_bytes());
+  entries.push(std::move(first));
   entries.push(Json::object().set("name", any.entry).set("requires", Json::array()));
   Json j = Json::object();
   j.set("name", f.name).set("constants", constants_json(f)).set("sizes", std::move(sizes));
   j.set("tensors", std::move(tensors)).set("where", expressions_json(f.facts)).set("params", std::move(params));
-  j.set("paramBytes", aligned.param_bytes()).set("grid", expressions_json(f.grid));
+  j.set("paramBytes", any.param_bytes()).set("grid", expressions_json(f.grid));
   j.set("launchBlocks", expression_json(blocks)).set("block", aligned.threads);
   return j.set("sharedBytes", aligned.shared_bytes).set("entries", std::move(entries));
 }

@@ -19,8 +19,14 @@
 //     launchBlocks expression; 0 is a launch that is left out
 //     block       threads of a block; sharedBytes: dynamic shared memory
 //     entries     two; the first whose `requires` holds is launched, all conditions together: {"address": tensor,
-//                 "multiple": bytes}, {"stride" or "extent": tensor, "dim": d, "multiple": elements}. The last requires
-//                 nothing.
+//                 "multiple": bytes}, {"stride" or "extent": tensor, "dim": d, "multiple": elements}, where "least" and
+//                 "below", if present, bound the value as well. The last requires nothing.
+//                 An entry may have tensorMaps: further parameters after `params`, each 128 bytes at `offset` (a
+//                 multiple of 64), with paramBytes of all. The launcher makes each by cuTensorMapEncodeTiled from the
+//                 tensor's base, extents and strides (the driver wants the innermost dim first), `box` (elements,
+//                 outermost dim first) and `swizzle` (bytes, 0: none); element strides 1, no interleave, out of bounds
+//                 is zero. Offsets are those of the PTX; on a GPU pass pointers to the parameters (kernelParams), not
+//                 one buffer: the assembler may place a tensor map elsewhere.
 //   programs      a list, left out if there are none; of each
 //     name, constants, sizes, tensors, where   as of a kernel
 //     scalars     name, dtype

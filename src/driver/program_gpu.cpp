@@ -16,18 +16,20 @@ Result<PreparedProgram> PreparedProgram::create(const Plan &plan, const Compiled
     const codegen::KernelAbi &abi = compiled.abi(l);
     auto kernel = module.kernel(abi.entry);
     if (!kernel) return kernel.failed();
-    Blob blob = parameter_blob(*compiled.functions[l.kernel], abi, l.data, [&](size_t i) {
+    auto place = [&](size_t i) {
       const PlanMemory &m = l.memory[i];
       uint64_t base = m.temporary ? workspace + uint64_t(plan.temporaries[m.index].offset) : address(m.index);
       return base + uint64_t(l.data.offsets[i] * dtype_bytes(l.data.tensors[i].dtype));
-    });
+    };
+    auto blob = parameter_blob(*compiled.functions[l.kernel], abi, l.data, place, encode_for(device));
+    if (!blob) return failure("{}: {}", launch_name(plan, n), blob.error());
     tkc::Launch how;
     how.grid[0] = l.blocks();
     how.block[0] = abi.threads;
     how.dynamic_shared = abi.shared_bytes;
     auto same_step = [&](const PlanLaunch &o) { return o.step == l.step; };
     how.beside_others = std::count_if(plan.launches.begin(), plan.launches.end(), same_step) > 1;
-    auto prepared = PreparedLaunch::create(*kernel, how, Params::from_blob(blob.bytes, blob.offsets));
+    auto prepared = PreparedLaunch::create(*kernel, how, Params::from_blob(blob->bytes, blob->offsets));
     if (!prepared) return failure("{}: {}", launch_name(plan, n), prepared.error());
     width = n > 0 && plan.launches[n - 1].step == l.step ? width + 1 : 1;
     widest = std::max(widest, width);

@@ -121,6 +121,8 @@ void tensor_copy(Warp &w, const Inst &i, uint32_t mask) {
                      fmt::format("a {}d copy with a tensor map of rank {}", i.n, map.rank));
     std::array<int32_t, 5> at = {};
     for (int d = 0; d < i.n; d++) at[size_t(d)] = int32_t(w.row<uint32_t>(list[4 + d])[lane]);
+    if (std::string fault = check_inner_coordinate(map, at[0]); !fault.empty())
+      return w.error(ErrorKind::Misaligned, lane, where, fault);
     Box box;
     if (!find_box(w, lane, map, at, i.mode[0] ? Use::Read : i.mode[2] ? Use::ReadWrite : Use::Write, box)) return;
     Block *in;

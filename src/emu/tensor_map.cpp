@@ -47,6 +47,12 @@ std::string check_tensor_map(const TensorMap &m) {
   return "";
 }
 
+std::string check_inner_coordinate(const TensorMap &m, int64_t coordinate) {
+  int64_t bytes = coordinate * dtype_bytes(m.dtype);
+  if (bytes % 16 == 0) return "";
+  return fmt::format("coordinate {} of dimension 0 lies at {} bytes, not at a multiple of 16", coordinate, bytes);
+}
+
 std::array<uint8_t, kTensorMapBytes> encode_tensor_map(const TensorMap &m) {
   Image image = {kMagic, uint8_t(m.dtype), uint8_t(m.rank), uint8_t(m.swizzle), 0, m.address, {}, {}, {}, {}};
   for (size_t d = 0; d < 5; d++) {

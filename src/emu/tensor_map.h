@@ -32,6 +32,10 @@ std::array<uint8_t, kTensorMapBytes> encode_tensor_map(const TensorMap &map);
 // Nothing if the bytes are no software tensor map.
 std::optional<TensorMap> decode_tensor_map(const uint8_t *bytes);
 
+// A copy may start anywhere, but the inner coordinate must lie at a multiple of 16 bytes in its row: hardware ends a
+// copy that does not with an illegal instruction. "" = it does.
+std::string check_inner_coordinate(const TensorMap &map, int64_t coordinate);
+
 // Where a byte of the box lies: the shared address with the swizzle applied to its 16-byte chunk.
 inline uint32_t swizzled_address(uint32_t address, int32_t swizzle) {
   uint32_t bits = swizzle == 128 ? 7 : swizzle == 64 ? 3 : swizzle == 32 ? 1 : 0;

@@ -12,9 +12,16 @@ inline bool is_ring_op(OpKind k) {
 inline size_t ring_operand(const Op &op) { return op.kind == OpKind::RingFill ? op.attrs.ints("sizes").size() + 1 : 0; }
 // The ring_alloc of a ring op.
 inline Op *ring_of(const Op &op) { return op.operand(ring_operand(op))->op; }
-// Of a ring_alloc: a producer role copies and mbarriers tell. Otherwise all threads copy, and a wait is a block
-// barrier.
-inline bool has_producer(const Op &ring) { return ring.attrs.s("transport") == "mbarrier"; }
+// Of a ring_alloc: items come by bulk and tensor copies (of the asynchronous proxy) in the entry that assumes aligned
+// tensors; the other entry copies by cp.async.
+inline bool by_tma(const Op &ring) { return ring.attrs.s("transport") == "tma"; }
+// A producer role copies. Otherwise the compute warps do, and a wait is a block barrier.
+inline bool has_producer(const Op &ring) {
+  return ring.attrs.s("transport") == "mbarrier" || (by_tma(ring) && ring.attrs.i("producer"));
+}
+// Mbarriers tell of what has arrived: 16 bytes a slot.
+inline bool has_mbarriers(const Op &ring) { return ring.attrs.s("transport") != "cp_async"; }
+inline int64_t mbarrier_bytes(const Op &ring) { return has_mbarriers(ring) ? 16 * ring.attrs.i("stages") : 0; }
 inline bool is_block_barrier(const Op &op) {
   return op.kind == OpKind::BlockBarrier ? op.attrs.s("scope") == "block"
                                          : op.kind == OpKind::RingWait && !has_producer(*ring_of(op));

@@ -63,6 +63,13 @@ private:
       if (end > f_.shared_bytes)
         faults_.add(op, "[{}, {}) passes the end of shared memory at {}", at, end, f_.shared_bytes);
       buffers_[&op] = {&op, at, end};
+      if (!has_mbarriers(op)) return;
+      if (!op.attrs.has("barrier_offset"))
+        return faults_.add(op, "attribute `barrier_offset` is missing: the ring's mbarriers have no place");
+      int64_t barriers = op.attrs.i("barrier_offset");
+      if (barriers < 0 || barriers % 8) faults_.add(op, "mbarriers at {}, which is no multiple of 8", barriers);
+      if (barriers + mbarrier_bytes(op) > f_.shared_bytes)
+        faults_.add(op, "mbarriers at {} pass the end of shared memory at {}", barriers, f_.shared_bytes);
       return;
     }
     ScratchFn *scratch = def(op).scratch;

@@ -11,6 +11,13 @@
 // warp has released item c. `acquire` waits for the phase of `empty` before item c's (at once for the first S items).
 //
 // Where an access cannot be a copy of 4, 8 or 16 bytes, it is a load and a store by the same thread.
+//
+// Transport "tma": one thread issues the copies of an item (tensor copies by a tensor map, or bulk copies of one row),
+// and `publish` arrives at `full` with the number of bytes that they bring. With a producer role the rest is as in
+// "mbarrier", without one as in "cp_async": the wait is one for `full` and then a block barrier, and `publish` has a
+// third operand, whether the item exists. Reads are of the generic proxy and the copies are not, so between the read of
+// a slot and its next copy stands a proxy_fence. Only the entry that assumes aligned tensors copies like that; the
+// other one takes the ring as "mbarrier" or "cp_async", with the same slots.
 #include "ops/common.h"
 #include "support/check.h"
 
@@ -39,6 +46,14 @@ void infer_ring_fill(InferCtx &ctx, Op &op) {
 }
 
 void infer_roles(InferCtx &ctx, Op &op) { has_operands(ctx, op, 0, 0); }
+
+void infer_proxy_fence(InferCtx &ctx, Op &op) { has_operands(ctx, op, 0, 0); }
+
+void infer_ring_publish(InferCtx &ctx, Op &op) {
+  if (!has_operands(ctx, op, 2, 3)) return;
+  TKC_CHECK(is_ring(op, 0), "ring_publish of something else than a ring");
+  if (is_scalar(ctx, op, 1, kInts) && op.operands.size() == 3) is_scalar(ctx, op, 2, kBools);
+}
 
 void infer_ring_sync(InferCtx &ctx, Op &op) {
   if (!has_operands(ctx, op, 2, 2)) return;
@@ -82,7 +97,7 @@ constexpr OpDef kRoles = {
 constexpr OpDef kRingAlloc = {
     .name = "ring_alloc",
     .source = "-",
-    .signature = "ring_alloc(stages: int, transport: cp_async|mbarrier = cp_async)",
+    .signature = "ring_alloc(stages: int, transport: cp_async|mbarrier|tma = cp_async)",
     .doc =
         "`stages` slots of shared memory of `stage_bytes` each. Field f of a slot starts `field_offset`[f] bytes into "
         "it and has the layout `smem`f.",
@@ -121,13 +136,27 @@ constexpr OpDef kRingAcquire = {
 constexpr OpDef kRingPublish = {
     .name = "ring_publish",
     .source = "-",
-    .signature = "ring_publish(ring: tile, counter: scalar)",
-    .doc = "All copies of item `counter` have been started.",
+    .signature = "ring_publish(ring: tile, counter: scalar, enabled: scalar = true)",
+    .doc =
+        "All copies of item `counter` have been started. Transport tma: they bring `tx_bytes` bytes; where `enabled` "
+        "is false there is no such item.",
     .example = TKC_RING_EXAMPLE,
     .effects = {Effect{-1, Space::Shared, Access::ReadWrite}, Effect{-1, Space::Control, Access::ReadWrite}},
-    .infer = infer_ring_sync,
+    .infer = infer_ring_publish,
     .interp = interp_ring,
     .lower = lower_RingPublish};
+
+constexpr OpDef kProxyFence = {
+    .name = "proxy_fence",
+    .source = "-",
+    .signature = "proxy_fence()",
+    .doc = "What this thread has read of shared memory before comes before every bulk or tensor copy that is ordered "
+           "behind the fence.",
+    .example = TKC_RING_EXAMPLE,
+    .effects = {Effect{-1, Space::Shared, Access::ReadWrite}, Effect{-1, Space::Control, Access::ReadWrite}},
+    .infer = infer_proxy_fence,
+    .interp = interp_ring,
+    .lower = lower_ProxyFence};
 
 constexpr OpDef kRingWait = {
     .name = "ring_wait",

@@ -17,6 +17,9 @@ struct Ring {
   const Op &op;
   explicit Ring(const ir::Value *v) : op(*v->op) {}
   int64_t stages() const { return op.attrs.i("stages"); }
+  // In this entry.
+  bool tensor_copies(const LowerCtx &c) const { return ir::by_tma(op) && c.tensor_copies(); }
+  bool mbarriers(const LowerCtx &c) const { return ir::has_producer(op) || tensor_copies(c); }
   const SmemLayout &smem(int64_t field) const { return op.attrs.get<SmemLayout>(fmt::format("smem{}", field)); }
 
   Value *slot(LowerCtx &c, Value *counter) const { return c.b.CreateURem(counter, c.i32(stages())); }
@@ -39,8 +42,7 @@ struct Ring {
 
 private:
   Value *barrier(LowerCtx &c, Value *counter, int64_t constant) const {
-    int64_t at = op.attrs.i("offset") + stages() * op.attrs.i("stage_bytes") + constant;
-    return shared_address(c, at, slot(c, counter), 8);
+    return shared_address(c, op.attrs.i("barrier_offset") + constant, slot(c, counter), 8);
   }
 };
 
@@ -136,6 +138,50 @@ private:
   const TensorVal &tensor_;
 };
 
+// The copies of a tile by its tensor map, box by box. The tile's dims are powers of two, and where the layout of a
+// field is one of TMA's, whole boxes lie where a copy to the place of their first element puts them.
+void tensor_copies(LowerCtx &c, const Op &op, const SmemLayout &smem, const SharedPlace &at, Value *barrier) {
+  const std::vector<int64_t> &sizes = op.attrs.ints("sizes"), &drop = op.attrs.ints("drop"),
+                             &box = op.attrs.ints("box");
+  auto rank = int64_t(box.size());
+  std::vector<Value *> start(static_cast<size_t>(rank));
+  for (int64_t d = 0; d < rank; d++) {
+    Value *v = position_value(c, op.operand(size_t(1 + d)));
+    start[size_t(d)] = c.b.CreateSExtOrTrunc(v, c.b.getInt32Ty());
+  }
+  std::vector<int64_t> place(static_cast<size_t>(rank), 0); // of the box in the tile
+  while (true) {
+    std::vector<int64_t> coord;
+    std::vector<Value *> where;
+    for (int64_t d = 0; d < rank; d++)
+      if (!drop[size_t(d)]) coord.push_back(place[size_t(d)]);
+    for (int64_t d = rank; d-- > 0;)
+      where.push_back(place[size_t(d)] ? c.b.CreateAdd(start[size_t(d)], c.i32(place[size_t(d)])) : start[size_t(d)]);
+    nvvm::cp_async_bulk_tensor_g2s(c.b, shared_address(c, at.offset + smem.offset(coord), at.slot), c.tensor_map(op),
+                                   where, barrier);
+    int64_t d = rank - 1;
+    for (; d >= 0; d--) {
+      place[size_t(d)] += box[size_t(d)];
+      if (place[size_t(d)] < sizes[size_t(d)]) break;
+      place[size_t(d)] = 0;
+    }
+    if (d < 0) return;
+  }
+}
+
+// One row by a bulk copy: it lies within the tensor.
+void bulk_copy(LowerCtx &c, const Op &op, const SharedPlace &at, Value *barrier) {
+  const TensorVal &t = c.tensor(op.operand(0));
+  Value *from = nullptr; // elements
+  for (size_t d = 0; d < t.strides.size(); d++) {
+    Value *v = c.b.CreateSExtOrTrunc(position_value(c, op.operand(1 + d)), c.b.getInt64Ty());
+    Value *term = c.b.CreateMul(v, t.strides[d]);
+    from = from ? c.b.CreateAdd(from, term) : term;
+  }
+  Value *address = c.b.CreateGEP(storage_type(c, t.dtype), t.base, from);
+  nvvm::cp_async_bulk_g2s(c.b, shared_address(c, at.offset, at.slot), address, op.attrs.i("bulk"), barrier);
+}
+
 } // namespace
 
 void lower_Roles(LowerCtx &c, const Op &op) {
@@ -157,14 +203,17 @@ void lower_Roles(LowerCtx &c, const Op &op) {
 
 void lower_RingAlloc(LowerCtx &c, const Op &op) {
   Ring ring(op.result());
-  if (!ir::has_producer(ring.op)) return;
-  // Every producer lane arrives when its copies have; every compute warp arrives once.
-  int64_t producers = (c.role_warps() - c.function.warps) * 32;
+  if (!ring.mbarriers(c)) return;
+  // Every producer lane arrives when its copies have, or the one thread that starts tensor copies; every compute warp
+  // arrives once.
+  bool tensor = ring.tensor_copies(c);
+  int64_t producers = tensor ? 1 : (c.role_warps() - c.function.warps) * 32;
   if_first(c, c.thread(), [&] {
     for (int64_t s = 0; s < ring.stages(); s++) {
       nvvm::mbarrier_init(c.b, ring.full(c, c.i32(s)), producers);
-      nvvm::mbarrier_init(c.b, ring.empty(c, c.i32(s)), c.function.warps);
+      if (ir::has_producer(ring.op)) nvvm::mbarrier_init(c.b, ring.empty(c, c.i32(s)), c.function.warps);
     }
+    if (tensor) nvvm::fence_mbarrier_init(c.b);
   });
 }
 
@@ -180,6 +229,16 @@ void lower_RingFill(LowerCtx &c, const Op &op) {
   size_t at = ir::ring_operand(op);
   Ring ring(op.operand(at));
   int64_t field = op.attrs.i("field");
+  if (ring.tensor_copies(c)) { // the ring_publish starts them
+    SharedPlace place = ring.place(c, c.scalar(op.operand(at + 1)), field);
+    c.started[&ring.op].push_back([&c, &op, place, smem = &ring.smem(field)](Value *barrier) {
+      if (op.attrs.has("box"))
+        tensor_copies(c, op, *smem, place, barrier);
+      else
+        bulk_copy(c, op, place, barrier);
+    });
+    return;
+  }
   Value *enabled = c.scalar(op.operand(at + 2));
   if (auto *k = llvm::dyn_cast<llvm::ConstantInt>(enabled)) {
     if (k->isZero()) return;
@@ -190,8 +249,19 @@ void lower_RingFill(LowerCtx &c, const Op &op) {
 
 void lower_RingPublish(LowerCtx &c, const Op &op) {
   Ring ring(op.operand(0));
-  if (!ir::has_producer(ring.op)) return nvvm::cp_async_commit_group(c.b);
+  if (!ring.mbarriers(c)) return nvvm::cp_async_commit_group(c.b);
   Value *full = ring.full(c, c.scalar(op.operand(1)));
+  if (ring.tensor_copies(c)) {
+    Value *starts = op.operands.size() > 2 ? c.scalar(op.operand(2)) : nullptr;
+    if (c.role_warps() > 1) starts = both(c, starts, c.b.CreateICmpEQ(c.warp(), c.i32(0)));
+    std::vector<std::function<void(Value *)>> copies = std::move(c.started[&ring.op]);
+    c.started.erase(&ring.op);
+    where(c, both(c, starts, nvvm::elect_sync(c.b)), [&] {
+      nvvm::mbarrier_arrive_expect_tx(c.b, full, op.attrs.i("tx_bytes"));
+      for (const auto &start : copies) start(full);
+    });
+    return;
+  }
   if (c.plain_fills.count(&ring.op)) { // plain stores are released by an arrival of the thread itself
     nvvm::cp_async_wait_all(c.b);
     nvvm::mbarrier_arrive(c.b, full);
@@ -202,13 +272,17 @@ void lower_RingPublish(LowerCtx &c, const Op &op) {
 
 void lower_RingWait(LowerCtx &c, const Op &op) {
   Ring ring(op.operand(0));
-  if (!ir::has_producer(ring.op)) {
+  if (ring.mbarriers(c)) {
+    Value *counter = c.scalar(op.operand(1));
+    nvvm::mbarrier_wait_parity(c.b, ring.full(c, counter), ring.parity(c, counter), c.target);
+  } else {
     nvvm::cp_async_wait_group(c.b, op.attrs.i("pending"));
-    c.role_barrier();
-    return;
   }
-  Value *counter = c.scalar(op.operand(1));
-  nvvm::mbarrier_wait_parity(c.b, ring.full(c, counter), ring.parity(c, counter), c.target);
+  if (!ir::has_producer(ring.op)) c.role_barrier();
+}
+
+void lower_ProxyFence(LowerCtx &c, const Op &) {
+  if (c.tensor_copies()) nvvm::fence_proxy_async_shared_cta(c.b);
 }
 
 void lower_RingRelease(LowerCtx &c, const Op &op) {

@@ -30,7 +30,9 @@ std::string describe(const ir::Function &f, const ir::Value *v) {
   return fmt::format("{}: {}", what, v->type.str());
 }
 
-std::string name_of(const ir::Function &f, const Op &op) {
+std::string name_of(const ir::Function &f, const SharedBuffer &b) {
+  const Op &op = *b.op;
+  if (b.kind == SharedBuffer::Kind::Barriers) return "the mbarriers of a ring";
   if (op.kind == OpKind::ScratchStore) return describe(f, op.operand(0));
   if (op.kind == OpKind::RingAlloc) return "a ring (" + op.attrs.s("schedule") + ")";
   return fmt::format("`{}`", ir::def(op).source.s);
@@ -55,13 +57,16 @@ bool allocate_shared(ir::Function &f, PassContext &context) {
   }
   for (const SharedBuffer &b : buffers) {
     bool placed_here = b.op->kind == OpKind::ScratchStore || b.op->kind == OpKind::RingAlloc;
-    b.op->attrs.set(placed_here ? "offset" : "scratch_offset", b.offset);
+    b.op->attrs.set(b.kind == SharedBuffer::Kind::Barriers ? "barrier_offset"
+                    : placed_here                          ? "offset"
+                                                           : "scratch_offset",
+                    b.offset);
   }
   f.shared_bytes = total;
   if (f.shared_bytes > context.target.shared_per_block) {
     std::string list;
     for (const SharedBuffer &b : buffers)
-      list += fmt::format("{}{} B for {}", list.empty() ? "" : ", ", b.bytes, name_of(f, *b.op));
+      list += fmt::format("{}{} B for {}", list.empty() ? "" : ", ", b.bytes, name_of(f, b));
     context.diags.report(f.loc, DiagKind::too_much_shared, f.name, f.shared_bytes, context.target.shared_per_block,
                          context.target.name, list);
   }

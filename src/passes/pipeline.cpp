@@ -24,6 +24,10 @@ bool infer_layouts(ir::Function &f, PassContext &context) {
 
 bool pipeline_loops(ir::Function &f, PassContext &context) {
   FunctionSchedule s = schedule_loops(f, context.target);
+  if (!s.problem.empty()) {
+    context.diags.report(s.problem_at, DiagKind::forced_pipeline, f.name, s.problem);
+    return true;
+  }
   rewrite_loops(f, s, context.diags);
   return !s.loops.empty();
 }

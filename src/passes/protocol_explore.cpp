@@ -42,12 +42,14 @@ public:
   Explorer(const Skeleton &s, const Counts &counts) : s_(s), counts_(counts), l_(s) {
     for (size_t r = 0; r < s.rings.size(); r++) {
       writers_.push_back(writers_of(int(r)));
-      fillers_.push_back(agents_with([&](const Instr &i) { return i.act == Act::Fill && i.ring == int(r); }));
-      users_.push_back(agents_with(
-          [&](const Instr &i) { return i.ring >= 0 && i.act != Act::NewRing && ring(i.ring).component == int(r); }));
+      fillers_.push_back(
+          agents_with([&](const Instr &i, int a) { return i.act == Act::Fill && i.ring == int(r) && executes(a, i); }));
+      users_.push_back(agents_with([&](const Instr &i, int) {
+        return i.ring >= 0 && i.act != Act::NewRing && ring(i.ring).component == int(r);
+      }));
     }
     for (int st = 0; st < s.streams; st++)
-      readers_.push_back(agents_with([&](const Instr &i) { return i.stream == st; }));
+      readers_.push_back(agents_with([&](const Instr &i, int) { return i.stream == st; }));
   }
 
   Exploration run(int64_t limit) {
@@ -95,7 +97,8 @@ private:
 
   // Agents whose copies or stores may hit the ring's bytes.
   int16_t writers_of(int r) const {
-    return agents_with([&](const Instr &i) {
+    return agents_with([&](const Instr &i, int a) {
+      if (!executes(a, i)) return false;
       const std::vector<int> &others = ring(r).overlaps;
       if (i.act == Act::Touch) return std::count(i.touched.begin(), i.touched.end(), r) > 0;
       return i.act == Act::Fill && (i.ring == r || std::count(others.begin(), others.end(), i.ring) > 0);
@@ -104,8 +107,13 @@ private:
   template <typename F> int16_t agents_with(F &&does) const {
     int16_t bits = 0;
     for (int a = 0; a < l_.agents(); a++)
-      if (std::any_of(code(a).begin(), code(a).end(), does)) bits |= bit(a);
+      if (std::any_of(code(a).begin(), code(a).end(), [&](const Instr &i) { return does(i, a); })) bits |= bit(a);
     return bits;
+  }
+  // Copies by tma are started by the role's first warp alone.
+  bool executes(int a, const Instr &i) const {
+    bool starts = i.act == Act::Fill || i.act == Act::Publish;
+    return !starts || !ring(i.ring).tma || l_.first_of_role(a);
   }
 
   // ---- the graph of states
@@ -221,13 +229,16 @@ private:
       if (i.act == Act::Publish && i.ring == r) publish = &i;
     if (telling_) n.log.push_back({a, publish->op, fmt::format("(copies of ring {} item {} arrive)", r, item)});
     int k = int(item % ring(r).stages);
-    arrive(n, a, *publish, l_.full(n.cells, r, k), item / int(ring(r).stages), counts_.full_init, counts_.full_arrivals,
-           "full", item, r);
+    bool tma = ring(r).tma;
+    arrive(n, a, *publish, l_.full(n.cells, r, k), item / int(ring(r).stages),
+           tma ? counts_.tma_init : counts_.full_init, tma ? counts_.tma_arrivals : counts_.full_arrivals, "full", item,
+           r, !tma);
     out.push_back(std::move(n));
   }
 
+  // `all`: the other warps of the role arrive as well.
   void arrive(Next &n, int a, const Instr &i, Phase p, int phase, int64_t expected, int64_t each, const char *which,
-              int item, int r) {
+              int item, int r, bool all = true) {
     if (p.number != phase)
       return fail(n, a, i, 'c',
                   "the arrival for item {} of ring {} falls into phase {} of the slot's `{}` barrier, not {}", item, r,
@@ -236,7 +247,7 @@ private:
     p.arrived |= bit(a);
     int64_t sum = 0;
     for (int o = 0; o < l_.agents(); o++)
-      if (p.arrived & bit(o)) sum += each * l_.weight(o);
+      if (p.arrived & bit(o)) sum += each * (all ? l_.weight(o) : 1);
     if (sum > expected)
       return fail(n, a, i, 'c', "{} arrivals for item {} of ring {}; its `{}` barrier expects {}", sum, item, r, which,
                   expected);
@@ -263,7 +274,10 @@ private:
            int(p.number));
     } else if (acquire) {
       for (int o = 0; o < l_.agents(); o++)
-        if (Mark m = l_.read(n.cells, i.ring, k, o); m.state == 2) m.known |= bit(a);
+        if (Mark m = l_.read(n.cells, i.ring, k, o); m.state >= 2) {
+          m.known |= bit(a);
+          if (m.state == 3) m.fenced |= bit(a);
+        }
     } else {
       for (int o = 0; o < l_.agents(); o++)
         if (Copy x = l_.copy(n.cells, i.ring, k, o); x.age < 0) x.visible |= bit(a);
@@ -310,8 +324,12 @@ private:
     for (int r = 0; r < int(s_.rings.size()); r++)
       for (int a = 0; a < l_.agents(); a++) {
         auto pass = [&](Mark m) {
-          if (m.state && (members & bit(a))) m.known |= members;
+          if (m.state && (members & bit(a))) {
+            m.known |= members;
+            if (m.fenced & kFence) m.fenced |= members;
+          }
           spread(m.known);
+          spread(m.fenced);
         };
         pass(l_.other(n.cells, r, a));
         for (int k = 0; k < ring(r).stages; k++) {
@@ -401,6 +419,10 @@ private:
 
   // Returns the stream whose next bit the op needs, and has then done nothing; else -1.
   int execute(Next &n, int a, const Instr &i) {
+    if (!executes(a, i)) {
+      l_.place(n.cells, a)++;
+      return -1;
+    }
     switch (i.act) {
     case Act::Jump: l_.place(n.cells, a) = int16_t(i.target); return -1;
     case Act::Assign: assign(n, a, i); break;
@@ -420,7 +442,8 @@ private:
       l_.place(n.cells, a) = on ? int16_t(l_.place(n.cells, a) + 1) : int16_t(i.target);
       return -1;
     }
-    case Act::Fill: {
+    case Act::Fill:
+    case Act::Publish: {
       bool exists = true;
       int64_t last = i.iteration ? value(n.cells, a, *i.iteration) : i.ahead;
       if (i.stream >= 0 && last >= kMostBits) {
@@ -432,10 +455,10 @@ private:
         if (bit >= l_.length(n.cells, i.stream)) return i.stream;
         exists = l_.bits(n.cells, i.stream) >> bit & 1;
       }
-      if (exists) fill(n, a, i);
+      if (exists) i.act == Act::Fill ? fill(n, a, i) : publish(n, a, i);
       break;
     }
-    case Act::Publish: publish(n, a, i); break;
+    case Act::Fence: fence(n, a, i); break;
     case Act::Load: load(n, a, i); break;
     case Act::Release: release(n, a, i); break;
     case Act::Touch: touch(n, a, i); break;
@@ -503,8 +526,14 @@ private:
       if (Mark m = l_.read(n.cells, i.ring, k, o); m.state && !(m.known & bit(a)))
         return fail(n, a, i, 'a', "item {} of ring {} overwrites slot {}, which {} may still be reading", item, i.ring,
                     k, name(o));
+      if (Mark m = l_.read(n.cells, i.ring, k, o); m.state && ring(i.ring).tma && !(m.fenced & bit(a)))
+        return fail(n, a, i, 'e', "item {} of ring {} overwrites slot {} without a proxy fence behind the read by {}",
+                    item, i.ring, k, name(o));
       if (Mark m = l_.other(n.cells, i.ring, o); m.state && !(m.known & bit(a)))
         return fail(n, a, i, 'j', "item {} of ring {} overwrites bytes that {} may still be using for another buffer",
+                    item, i.ring, name(o));
+      if (Mark m = l_.other(n.cells, i.ring, o); m.state && ring(i.ring).tma && !(m.fenced & bit(a)))
+        return fail(n, a, i, 'e', "item {} of ring {} overwrites bytes without a proxy fence behind their use by {}",
                     item, i.ring, name(o));
     }
     Copy x = l_.copy(n.cells, i.ring, k, a);
@@ -528,6 +557,9 @@ private:
       for (int o = 0; o < l_.agents(); o++) {
         if (Mark m = l_.read(n.cells, r, k, o); m.state && !(m.known & bit(a)))
           return fail(n, a, i, 'j', "overwrites slot {} of ring {}, which {} may still be reading", k, r, name(o));
+        if (Mark m = l_.read(n.cells, r, k, o); m.state && i.ring >= 0 && ring(i.ring).tma && !(m.fenced & bit(a)))
+          return fail(n, a, i, 'e', "overwrites slot {} of ring {} without a proxy fence behind the read by {}", k, r,
+                      name(o));
         Copy x = l_.copy(n.cells, r, k, o);
         if (x.item == kNone) continue;
         if (x.age >= 0)
@@ -548,7 +580,15 @@ private:
       if (n.failure) return;
       Mark m = l_.other(n.cells, r, a);
       m.state = 1;
-      m.known = 0;
+      m.known = m.fenced = 0;
+    }
+  }
+  void fence(Next &n, int a, const Instr &i) {
+    note_op(n, a, i);
+    for (int r = 0; r < int(s_.rings.size()); r++) {
+      if (Mark m = l_.other(n.cells, r, a); m.state) m.fenced |= kFence;
+      for (int k = 0; k < ring(r).stages; k++)
+        if (Mark m = l_.read(n.cells, r, k, a); m.state == 1) m.fenced |= kFence;
     }
   }
 
@@ -561,6 +601,15 @@ private:
       if (Copy x = l_.copy(n.cells, i.ring, s, a); x.age == 0 && x.item != item)
         return fail(n, a, i, 'c', "publishes item {} of ring {} after starting the copies of item {}", item, i.ring,
                     int(x.item));
+    if (ring(i.ring).tma) {
+      Copy x = l_.copy(n.cells, i.ring, k, a);
+      int64_t copied = 0;
+      for (int f = 0; f < 14; f++)
+        if (x.item == item && x.age == 0 && (x.fields >> f & 1)) copied += field_bytes(a, i.ring, f);
+      if (copied != i.bytes)
+        return fail(n, a, i, 'c', "expects {} bytes of item {} of ring {}, its copies bring {}", i.bytes, item, i.ring,
+                    copied);
+    }
     if (!mbarrier) {
       each_copy(n.cells, a, false, [](Copy x, int) {
         if (x.age >= 0) x.age = std::min<int16_t>(int16_t(x.age + 1), kMostAge);
@@ -576,6 +625,12 @@ private:
     each_copy(n.cells, a, true, [&](Copy x, int) {
       if (x.age == 0) x.age = size;
     });
+  }
+
+  int64_t field_bytes(int a, int r, int field) const {
+    for (const Instr &i : code(a))
+      if (i.act == Act::Fill && i.ring == r && i.field == field) return i.bytes;
+    return 0;
   }
 
   void load(Next &n, int a, const Instr &i) {
@@ -598,14 +653,14 @@ private:
     }
     Mark m = l_.read(n.cells, i.ring, k, a);
     m.state = 1;
-    m.known = 0;
+    m.known = m.fenced = 0;
   }
 
   void release(Next &n, int a, const Instr &i) {
     int item = 0, k = 0;
     if (!item_of(n, a, i, item, k)) return;
     note_op(n, a, i);
-    if (Mark m = l_.read(n.cells, i.ring, k, a); m.state == 1) m.state = 2;
+    if (Mark m = l_.read(n.cells, i.ring, k, a); m.state == 1) m.state = m.fenced & kFence ? 3 : 2;
     arrive(n, a, i, l_.empty(n.cells, i.ring, k), item / int(ring(i.ring).stages), counts_.empty_init,
            counts_.empty_arrivals, "empty", item, i.ring);
   }
@@ -616,9 +671,9 @@ private:
       int16_t instances = 0;
       for (int a = 0; a < l_.agents(); a++) instances |= bit(l_.instance(c, a, r));
       for (int a = 0; a < l_.agents(); a++) {
-        settle(l_.other(c, r, a), writers_[size_t(r)]);
+        settle(l_.other(c, r, a), writers_[size_t(r)], ring(r).tma);
         for (int k = 0; k < ring(r).stages; k++) {
-          settle(l_.read(c, r, k, a), writers_[size_t(r)]);
+          settle(l_.read(c, r, k, a), writers_[size_t(r)], ring(r).tma);
           Copy x = l_.copy(c, r, k, a);
           if (x.item != kNone && x.age < 0 && !(instances >> x.instance & 1) &&
               (x.visible & writers_[size_t(r)]) == writers_[size_t(r)])
@@ -644,9 +699,10 @@ private:
           l_.taken(c, st, a) = int16_t(l_.taken(c, st, a) - least);
     }
   }
-  static void settle(Mark m, int16_t writers) {
+  static void settle(Mark m, int16_t writers, bool tma) {
     m.known &= writers;
-    if (m.known == writers) m.state = m.known = 0;
+    m.fenced &= int16_t(writers | kFence);
+    if (m.known == writers && (!tma || (m.fenced & writers) == writers)) m.state = m.known = m.fenced = 0;
   }
 
   // Lowers the counters and items of the rings of a component, if every agent that counts them is far enough.
@@ -675,8 +731,8 @@ private:
     for (int r = 0; r < int(s_.rings.size()); r++) {
       if (ring(r).component != component) continue;
       for (int k = 0; k < ring(r).stages; k++) {
-        if (ring(r).mbarrier)
-          for (Phase p : {l_.full(c, r, k), l_.empty(c, r, k)}) p.number = int16_t(p.number - down / ring(r).stages);
+        if (ring(r).mbarrier) l_.full(c, r, k).number -= int16_t(down / ring(r).stages);
+        if (ring(r).producer) l_.empty(c, r, k).number -= int16_t(down / ring(r).stages);
         for (int a = 0; a < l_.agents(); a++) {
           Copy x = l_.copy(c, r, k, a);
           if (x.item != kNone) x.item = std::max<int16_t>(int16_t(x.item - down), -1);

@@ -12,6 +12,11 @@
 // Copies: a copy in flight may complete at any later time. By cp.async groups this matters only to waits, so a copy
 // stays in flight until a wait ends it; by mbarriers completion is a step of its own, in order of publication.
 //
+// By tma one thread of the role's first warp starts the copies of an item and publishes it: the other agents pass these
+// ops. What a publish expects must be what the item's copies bring, so the phase ends when they have completed. A copy
+// of the asynchronous proxy to a slot must be ordered not only behind the reads of what was there, but behind a proxy
+// fence of each reader after its read.
+//
 // Steps: an agent that passes a blocking op also executes everything up to its next one. Accesses of slots are not
 // judged by when they happen but by what is ordered before what (each access knows which agents are ordered behind it),
 // so a race shows in every order of its two accesses.
@@ -24,6 +29,7 @@ namespace tkc::passes::protocol {
 struct Counts {
   int64_t full_init = 0, full_arrivals = 0;   // a producer warp's arrivals at `full` for an item
   int64_t empty_init = 0, empty_arrivals = 0; // a compute warp's arrivals at `empty`
+  int64_t tma_init = 0, tma_arrivals = 0;     // of `full` by tma: those of the warp that starts the copies
 };
 
 struct Entry {

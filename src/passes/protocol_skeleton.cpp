@@ -16,7 +16,8 @@ namespace {
 
 class Extract {
 public:
-  Extract(const ir::Function &f, Obstacle &obstacle) : f_(f), obstacle_(obstacle), keys_(f) {}
+  Extract(const ir::Function &f, bool tensor_copies, Obstacle &obstacle)
+      : f_(f), tensor_copies_(tensor_copies), obstacle_(obstacle), keys_(f) {}
 
   std::optional<Skeleton> run() {
     const Op *roles = nullptr;
@@ -28,6 +29,7 @@ public:
     if (failed_) return std::nullopt;
     if (out_.rings.empty()) return std::move(out_);
     overlaps();
+    barriers_apart();
     fields();
     if (roles) {
       around_roles(*roles);
@@ -39,7 +41,10 @@ public:
       role("compute", f_.warps, *roles->regions[1]);
     } else {
       for (const Ring &r : out_.rings)
-        if (r.mbarrier) fail(*r.op, "a ring by mbarriers in a kernel without roles");
+        if (r.producer)
+          fail(*r.op, "a ring with a producer in a kernel without roles");
+        else if (r.tma)
+          barrier_after_start(*r.op);
       role("warp", f_.warps, *f_.body);
     }
     if (failed_) return std::nullopt;
@@ -65,10 +70,13 @@ private:
     Ring r;
     r.op = &op;
     r.stages = op.attrs.i("stages");
-    r.mbarrier = ir::has_producer(op);
+    r.producer = ir::has_producer(op);
+    r.tma = ir::by_tma(op) && tensor_copies_;
+    r.mbarrier = r.producer || r.tma;
     r.begin = op.attrs.i("offset");
     r.end = r.begin + op.attrs.i("bytes");
-    int64_t needed = r.stages * (op.attrs.i("stage_bytes") + (r.mbarrier ? 16 : 0));
+    if (ir::has_mbarriers(op)) r.barriers = op.attrs.i("barrier_offset");
+    int64_t needed = r.stages * op.attrs.i("stage_bytes");
     if (r.stages < 1 || r.stages > 16) return fail(op, fmt::format("a ring of {} slots", r.stages));
     if (needed > r.end - r.begin) return fail(op, fmt::format("{} bytes hold no {} slots", r.end - r.begin, r.stages));
     if (r.mbarrier && op.block != f_.body) fail(op, "a ring by mbarriers is made inside another op");
@@ -78,7 +86,40 @@ private:
   void overlaps() {
     for (Ring &a : out_.rings)
       for (size_t j = 0; j < out_.rings.size(); j++)
-        if (const Ring &b = out_.rings[j]; &a != &b && a.begin < b.end && b.begin < a.end) a.overlaps.push_back(int(j));
+        if (const Ring &b = out_.rings[j]; &a != &b && a.begin < b.end && b.begin < a.end) {
+          a.overlaps.push_back(int(j));
+          if (a.tma && !b.tma) fail(*a.op, "a ring by tensor copies has bytes of a ring by cp.async");
+        }
+  }
+  // Nothing else lies where mbarriers do, at any time.
+  void barriers_apart() {
+    std::vector<std::pair<int64_t, int64_t>> used, barriers;
+    for (const Ring &r : out_.rings) {
+      used.emplace_back(r.begin, r.end);
+      if (r.barriers >= 0) barriers.emplace_back(r.barriers, r.barriers + ir::mbarrier_bytes(*r.op));
+    }
+    ir::walk(f_.body, [&](const Op *op) {
+      if (auto range = bytes_of(*op); range.second > range.first) used.push_back(range);
+    });
+    used.insert(used.end(), barriers.begin(), barriers.end());
+    for (const auto &b : barriers) {
+      auto meets = [&](const auto &u) { return u.first < b.second && b.first < u.second; };
+      if (std::count_if(used.begin(), used.end(), meets) > 1)
+        fail(*out_.rings[0].op, fmt::format("something else lies where the mbarriers at {} do", b.first));
+    }
+  }
+  // Without roles: the mbarriers' initialisation is visible to all warps before anything is done with the ring.
+  void barrier_after_start(const Op &ring) {
+    bool started = false;
+    for (const Op *op : f_.body->ops) {
+      if (op == &ring) started = true;
+      if (!started || op == &ring) continue;
+      if (op->kind == OpKind::BlockBarrier && op->attrs.s("scope") == "block") return;
+      bool uses = ir::is_ring_op(op->kind) && ir::ring_of(*op) == &ring;
+      for (Block *r : op->regions)
+        ir::walk(r, [&](const Op *inner) { uses |= ir::is_ring_op(inner->kind) && ir::ring_of(*inner) == &ring; });
+      if (uses) return fail(*op, "no block barrier stands between the initialisation of the mbarriers and their use");
+    }
   }
   // Each thread copies the same bytes of a field every time.
   void fields() {
@@ -88,6 +129,9 @@ private:
       auto [it, added] = first.emplace(std::pair(ir::ring_of(*op), op->attrs.i("field")), op);
       if (!added && !(it->second->attrs.get<RegLayout>("read") == op->attrs.get<RegLayout>("read")))
         fail(*op, "two fills of one field are dealt out to the threads differently");
+      bool tma = out_.rings[size_t(ring_of(*op))].tma;
+      if (!added && tma && (boxes(*it->second) != boxes(*op) || copied_bytes(*it->second) != copied_bytes(*op)))
+        fail(*op, "two fills of one field copy other boxes");
       if (op->attrs.i("field") < 0 || op->attrs.i("field") >= 14) fail(*op, "a ring of more than 14 fields");
     });
   }
@@ -109,7 +153,10 @@ private:
     if (roles.block != f_.body) fail(roles, "roles inside another op");
     for (const Block *role : {roles.regions[0], roles.regions[1]})
       ir::walk(const_cast<Block *>(role), [&](const Op *op) {
-        if (!ir::is_ring_op(op->kind) || !out_.rings[size_t(ring_of(*op))].mbarrier) return;
+        if (!ir::is_ring_op(op->kind)) return;
+        const Ring &ring = out_.rings[size_t(ring_of(*op))];
+        if (ring.tma && !ring.producer) fail(*op, "a ring by tensor copies without a producer in a kernel with roles");
+        if (!ring.producer) return;
         bool copies =
             op->kind == OpKind::RingFill || op->kind == OpKind::RingAcquire || op->kind == OpKind::RingPublish;
         if (copies != (role == roles.regions[0]))
@@ -120,7 +167,8 @@ private:
 
   // ---- events
   static bool own_barrier(const Op &op) { return op.attrs.has("scratch_offset"); }
-  std::vector<int> touched(const Op &op) const {
+  // Of shared memory that an op uses other than as a ring.
+  static std::pair<int64_t, int64_t> bytes_of(const Op &op) {
     int64_t begin = 0, end = 0;
     if (op.kind == OpKind::ScratchStore || op.kind == OpKind::ScratchLoad) {
       const Op &store = op.kind == OpKind::ScratchStore ? op : *op.operand(0)->op;
@@ -130,6 +178,10 @@ private:
       begin = op.attrs.i("scratch_offset");
       end = begin + ir::def(op).scratch(op);
     }
+    return {begin, end};
+  }
+  std::vector<int> touched(const Op &op) const {
+    auto [begin, end] = bytes_of(op);
     std::vector<int> out;
     for (size_t r = 0; r < out_.rings.size(); r++)
       if (begin < out_.rings[r].end && out_.rings[r].begin < end) out.push_back(int(r));
@@ -139,8 +191,8 @@ private:
     auto [it, fresh] = events_.try_emplace(&op, false);
     if (!fresh) return it->second;
     bool any = ir::is_ring_op(op.kind) || op.kind == OpKind::RingAlloc || op.kind == OpKind::Return ||
-               own_barrier(op) || (op.kind == OpKind::BlockBarrier && op.attrs.s("scope") == "block") ||
-               !touched(op).empty();
+               (op.kind == OpKind::ProxyFence && tensor_copies_) || own_barrier(op) ||
+               (op.kind == OpKind::BlockBarrier && op.attrs.s("scope") == "block") || !touched(op).empty();
     if (op.kind != OpKind::InlinePtx)
       for (const Block *b : op.regions)
         for (const Op *inner : b->ops) any |= has_events(*inner);
@@ -296,6 +348,7 @@ private:
       if (op.block != f_.body) emit(Act::Exit, &op);
       return;
     case OpKind::BlockBarrier: emit(Act::Barrier, &op); return;
+    case OpKind::ProxyFence: emit(Act::Fence, &op); return;
     case OpKind::RingAlloc:
       if (!out_.rings[size_t(ring_.at(&op))].mbarrier) emit(Act::NewRing, &op).ring = ring_.at(&op);
       return;
@@ -319,7 +372,7 @@ private:
   }
 
   void ring_op(const Op &op) {
-    bool mbarrier = out_.rings[size_t(ring_of(op))].mbarrier;
+    const Ring &ring = out_.rings[size_t(ring_of(op))];
     Instr i;
     i.op = &op;
     i.ring = ring_of(op);
@@ -328,27 +381,48 @@ private:
     case OpKind::RingFill:
       i.act = Act::Fill;
       i.field = int(op.attrs.i("field"));
+      if (ring.tma) i.bytes = copied_bytes(op);
       if (!enabled(op, i)) return;
       break;
     case OpKind::RingLoad:
       i.act = Act::Load;
       i.field = int(op.attrs.i("field"));
       break;
-    case OpKind::RingPublish: i.act = Act::Publish; break;
+    case OpKind::RingPublish:
+      i.act = Act::Publish;
+      if (!ring.tma) break;
+      i.bytes = op.attrs.i_or("tx_bytes", 0);
+      if (op.operands.size() > 2 && !enabled(op, i)) return;
+      break;
     case OpKind::RingRelease:
-      if (!mbarrier) return; // nobody waits for it
+      if (!ring.producer) return; // nobody waits for it
       i.act = Act::Release;
       break;
     case OpKind::RingAcquire:
-      if (!mbarrier) return fail(op, "a ring by cp.async groups has nothing to acquire");
+      if (!ring.producer) return fail(op, "a ring without a producer has nothing to acquire");
       i.act = Act::Acquire;
       break;
     default:
       i.act = Act::Wait;
-      i.pending = mbarrier ? 0 : op.attrs.i("pending");
+      i.pending = ring.mbarrier ? 0 : op.attrs.i("pending");
       if (i.pending < 0) return fail(op, fmt::format("{} groups may be pending", i.pending));
     }
     code_->push_back(std::move(i));
+    if (op.kind == OpKind::RingWait && ring.tma && !ring.producer) emit(Act::Barrier, &op);
+  }
+  static std::vector<int64_t> boxes(const Op &fill) {
+    if (!fill.attrs.has("box")) return {};
+    std::vector<int64_t> out = fill.attrs.ints("box");
+    out.push_back(fill.attrs.i("swizzle"));
+    return out;
+  }
+  // What the tensor or bulk copies of a fill complete on the barrier: whole boxes, whatever lies outside of the tensor.
+  static int64_t copied_bytes(const Op &fill) {
+    if (!fill.attrs.has("box")) return fill.attrs.i_or("bulk", 0);
+    int64_t bytes = dtype_bytes(fill.operand(0)->type.dtype);
+    const std::vector<int64_t> &box = fill.attrs.ints("box"), &sizes = fill.attrs.ints("sizes");
+    for (size_t d = 0; d < box.size(); d++) bytes *= (sizes[d] + box[d] - 1) / box[d] * box[d];
+    return bytes;
   }
 
   // False: the copy is never made, or the kernel has a fault.
@@ -499,6 +573,7 @@ private:
   }
 
   const ir::Function &f_;
+  bool tensor_copies_;
   Obstacle &obstacle_;
   Keys keys_;
   Skeleton out_;
@@ -511,6 +586,8 @@ private:
 
 } // namespace
 
-std::optional<Skeleton> extract(const ir::Function &f, Obstacle &obstacle) { return Extract(f, obstacle).run(); }
+std::optional<Skeleton> extract(const ir::Function &f, bool tensor_copies, Obstacle &obstacle) {
+  return Extract(f, tensor_copies, obstacle).run();
+}
 
 } // namespace tkc::passes::protocol

@@ -21,7 +21,10 @@ struct Counter {
 struct Ring {
   const ir::Op *op = nullptr; // ring_alloc
   int64_t stages = 0;
-  bool mbarrier = false;      // else cp_async
+  bool mbarrier = false;      // waits are for mbarriers, else for cp.async groups
+  bool producer = false;      // a role copies; its slots are acquired and released
+  bool tma = false;           // one thread copies, by the asynchronous proxy
+  int64_t barriers = -1;      // where its mbarriers lie; -1: it has none
   int64_t begin = 0, end = 0; // bytes of shared memory
   std::vector<int> overlaps;  // other rings that share bytes
   int period = 0;             // counters may be lowered by multiples of it: a multiple of 2 stages
@@ -36,6 +39,7 @@ enum class Act : uint8_t {
   Load,    // ring, counter, field
   Release, // ring, counter
   Barrier, // of the role's warps; blocks
+  Fence,   // between the proxies, of what the agent has done
   Touch,   // another buffer's access to bytes of `touched` rings; writes
   NewRing, // ring: the same bytes hold the items of a fresh ring
   Assign,  // counters at the edges of loops; var, value pairs, at once
@@ -52,7 +56,9 @@ struct Instr {
   Counter counter;
   int field = 0;
   int64_t pending = 0;
-  // Fill with a stream: enabled if the loop has the iteration. Inside the loop, `ahead` more than the one that follows
+  int64_t bytes = 0; // by tma: that a Fill brings, that a Publish expects
+  // Fill, or Publish by tma, with a stream: enabled if the loop has the iteration. Inside the loop, `ahead` more than
+  // the one that follows
   // (< 0: it is this one or earlier); before it, iteration number `iteration`.
   int ahead = -1;
   std::optional<Counter> iteration;
@@ -86,7 +92,8 @@ struct Obstacle {
   std::string text;
 };
 
-// A function after allocation of shared memory. On failure `obstacle` says why.
-std::optional<Skeleton> extract(const ir::Function &f, Obstacle &obstacle);
+// A function after allocation of shared memory, as the entry with tensor copies runs it or the one without. On failure
+// `obstacle` says why.
+std::optional<Skeleton> extract(const ir::Function &f, bool tensor_copies, Obstacle &obstacle);
 
 } // namespace tkc::passes::protocol

@@ -19,7 +19,7 @@ Layout::Layout(const Skeleton &s) : s_(s), vars_(s.vars), rings_(int(s.rings.siz
   size_ = role_.size() * size_t(agent_cells_);
   for (const Ring &r : s.rings) {
     ring_at_.push_back(size_);
-    size_ += role_.size() * 2 + size_t(r.stages) * (4 + role_.size() * 7);
+    size_ += role_.size() * 3 + size_t(r.stages) * (4 + role_.size() * 8);
   }
   streams_at_ = size_;
   size_ += size_t(s.streams) * (2 + role_.size());

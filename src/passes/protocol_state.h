@@ -19,9 +19,11 @@ struct Copy {
 };
 // Reads of a slot by an agent, or accesses to its bytes through another buffer.
 struct Mark {
-  int16_t &state; // 0: none that matters, 1: read, 2: and released
-  int16_t &known; // bits: agents whose later accesses are ordered behind it
+  int16_t &state;  // 0: none that matters, 1: read, 2: and released, 3: and fenced before it was released
+  int16_t &known;  // bits: agents whose later accesses are ordered behind it
+  int16_t &fenced; // kFence: by its agent; bits: agents that are ordered behind that fence
 };
+constexpr int16_t kFence = 1 << 14;
 struct Phase {
   int16_t &number;  // completed phases
   int16_t &arrived; // bits: agents
@@ -36,6 +38,7 @@ public:
   int role(int agent) const { return role_[size_t(agent)]; }
   int64_t weight(int agent) const { return weight_[size_t(agent)]; } // warps
   int16_t members(int role) const { return members_[size_t(role)]; } // bits
+  bool first_of_role(int agent) const { return agent == 0 || role(agent - 1) != role(agent); }
   Cells initial() const;
 
   int16_t &place(Cells &c, int agent) const { return c[size_t(agent * agent_cells_)]; }
@@ -53,12 +56,12 @@ public:
     return {p[0], p[1], p[2], p[3], p[4]};
   }
   Mark read(Cells &c, int ring, int k, int agent) const {
-    int16_t *p = &c[at(ring, k) + 4 + role_.size() * 5 + size_t(agent) * 2];
-    return {p[0], p[1]};
+    int16_t *p = &c[at(ring, k) + 4 + role_.size() * 5 + size_t(agent) * 3];
+    return {p[0], p[1], p[2]};
   }
   Mark other(Cells &c, int ring, int agent) const {
-    int16_t *p = &c[ring_at_[size_t(ring)] + size_t(agent) * 2];
-    return {p[0], p[1]};
+    int16_t *p = &c[ring_at_[size_t(ring)] + size_t(agent) * 3];
+    return {p[0], p[1], p[2]};
   }
 
   // Bits that were taken, oldest first.
@@ -68,7 +71,7 @@ public:
 
 private:
   size_t at(int ring, int k) const {
-    return ring_at_[size_t(ring)] + role_.size() * 2 + size_t(k) * (4 + role_.size() * 7);
+    return ring_at_[size_t(ring)] + role_.size() * 3 + size_t(k) * (4 + role_.size() * 8);
   }
   size_t stream_at(int stream) const { return streams_at_ + size_t(stream) * (2 + role_.size()); }
 

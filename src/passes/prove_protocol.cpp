@@ -1,4 +1,5 @@
 #include "passes/prove_protocol.h"
+#include "ir/ring.h"
 #include "support/diag_kinds.h"
 #include <algorithm>
 
@@ -15,6 +16,7 @@ const char *condition_text(char c) {
   case 'b': return "an item is read too early or from the wrong slot";
   case 'c': return "arrivals and barriers do not agree";
   case 'd': return "a wait misses its phase";
+  case 'e': return "a proxy fence is missing";
   case 'g': return "copies are in flight at the end";
   case 'h': return "deadlock";
   case 'j': return "accesses of the same bytes are not ordered";
@@ -71,18 +73,20 @@ std::string table(protocol::Exploration e, const SourceManager *sources) {
 
 protocol::Counts arrival_counts(const ir::Function &f) {
   int64_t producers = ir::block_warps(f) - f.warps;
-  return {producers * 32, 32, f.warps, 1};
+  return {producers * 32, 32, f.warps, 1, 1, 1};
 }
 
 ProtocolProof prove_protocol(const ir::Function &f, const SourceManager *sources) {
   return prove_protocol(f, sources, arrival_counts(f));
 }
 
-ProtocolProof prove_protocol(const ir::Function &f, const SourceManager *sources, const protocol::Counts &counts) {
+namespace {
+ProtocolProof prove_entry(const ir::Function &f, bool tensor_copies, const SourceManager *sources,
+                          const protocol::Counts &counts) {
   ProtocolProof out;
   out.loc = f.loc;
   protocol::Obstacle obstacle;
-  std::optional<protocol::Skeleton> skeleton = protocol::extract(f, obstacle);
+  std::optional<protocol::Skeleton> skeleton = protocol::extract(f, tensor_copies, obstacle);
   if (!skeleton) {
     out.verdict = ProtocolProof::Verdict::Unproven;
     out.text = obstacle.text;
@@ -101,6 +105,18 @@ ProtocolProof prove_protocol(const ir::Function &f, const SourceManager *sources
   if (e.op && e.op->loc.valid()) out.loc = e.op->loc;
   out.timeline = table(e, sources);
   return out;
+}
+} // namespace
+
+ProtocolProof prove_protocol(const ir::Function &f, const SourceManager *sources, const protocol::Counts &counts) {
+  bool tma = false;
+  ir::walk(f.body, [&](const ir::Op *op) { tma |= op->kind == ir::OpKind::RingAlloc && ir::by_tma(*op); });
+  ProtocolProof out = prove_entry(f, true, sources, counts);
+  if (!tma || out.verdict != ProtocolProof::Verdict::Proven) return out;
+  ProtocolProof plain = prove_entry(f, false, sources, counts);
+  plain.states += out.states;
+  if (plain.verdict != ProtocolProof::Verdict::Proven) plain.text += " (in the entry without tensor copies)";
+  return plain;
 }
 
 bool prove_protocol_pass(ir::Function &f, PassContext &context) {

@@ -2,23 +2,30 @@
 // the passes that schedule loops, rewrite them and place barriers, and it cannot be skipped.
 //
 // What is proven, for every number of iterations of every loop and every interleaving of warps and copies:
-//   a  a slot is overwritten only after every warp has read what it reads of it, and not while a copy to it is in
-//   flight b  an item is read only from a slot that holds it, after its copies have completed and are visible to the
-//   reader c  each phase of an mbarrier gets the arrivals that its count expects, each warp's once, in the item's
-//   phase; what is
+//   a  a slot is overwritten only after every warp has read what it reads of it, and not while a copy is in flight to
+//   it
+//
+//   b  an item is read only from a slot that holds it, after its copies have completed and are visible to the reader
+//
+//   c  each phase of an mbarrier gets the arrivals that its count expects, each warp's once, in the item's phase; what
+//   is
 //      published is what was copied
+//
 //   d  no wait names a phase that its parity cannot tell from another: only the current one and the one before
+//   e  a copy by the asynchronous proxy (tma) to a slot is ordered behind a proxy fence of every warp that has read the
+//      slot, after its read; what copies bring is counted as what their publish expects (c)
 //   f  no ring op or barrier is under control that warps of its role decide differently: conditions and bounds are
 //      block-uniform values, and loops of two roles run equally often only where their bounds are equal expressions
 //   g  nothing is in flight when a warp (copies by groups) or the block (by mbarriers) ends
 //   h  no deadlock
-//   i  mbarriers are initialised before the block barrier at which roles start
+//   i  mbarriers are initialised before the block barrier at which roles start, or before one that stands ahead of
+//   their
+//      first use; nothing else lies in their bytes
 //   j  copies and reads of rings do not race with another buffer or ring in the same bytes, back edges included
 //   k  all warps of a role, and no others, meet at each barrier
 // `inline_ptx` that synchronises or copies asynchronously is rejected in every kernel.
-// Races between buffers that are no rings are the verifier's (ir/verify_shared.cpp). Copies of both transports are
-// generic-proxy accesses and need no proxy fence; Exploration's `Counts` and copies are where a transport of another
-// proxy (e: fences) adds its edges.
+// Races between buffers that are no rings are the verifier's (ir/verify_shared.cpp). A kernel with rings by tma has two
+// entries that copy differently (ops/ring.cpp): both are proven.
 //
 // What is assumed: lowering keeps to the ops' meaning (the emulator checks the PTX); two warps of a role stand for all
 // of them; the place in global memory that a fill names is right (the interpreter and the emulator check results); u32

@@ -23,6 +23,9 @@
 //             ring_publish c                                %y = ring_load c
 //           }                                               .. %y ..
 //                                                           ring_release c
+//
+// By TMA a proxy_fence stands behind the reads of an item: before the release, or before the wait of the next
+// iteration.
 #include "ir/builder.h"
 #include "passes/schedule_loops.h"
 #include "support/check.h"
@@ -50,13 +53,20 @@ public:
     loc_ = loop->loc;
     std::vector<std::vector<Op *>> loads = loads_of(s);
     b_.set_before(loop);
-    Value *ring = make(OpKind::RingAlloc, {}, ring_attrs(s));
+    Value *ring = make(OpKind::RingAlloc, {}, ring_attrs(s, false));
+    if (s.by_tma()) { // the mbarriers are initialised, and what was read of these bytes before has been
+      make(OpKind::ProxyFence, {}, {});
+      make(OpKind::BlockBarrier, {}, Attrs::one("scope", std::string("block")));
+    }
     Value *trips = trip_count(loop->operand(0), loop->operand(1), loop->operand(2));
     Value *iv = loop->operand(0), *step = loop->operand(2);
     auto fill_if = [&](Value *at, Value *counter) {
       Value *enabled = make(OpKind::Lt, {counter, trips}, {});
       fill(s, ring, at, counter, enabled);
-      make(OpKind::RingPublish, {ring, counter}, {});
+      if (s.by_tma())
+        make(OpKind::RingPublish, {ring, counter, enabled}, Attrs::one("tx_bytes", s.tx_bytes()));
+      else
+        make(OpKind::RingPublish, {ring, counter}, {});
     };
     if (s.stages == 2)
       fill_if(iv, integer(DType::U32, 0));
@@ -66,6 +76,7 @@ public:
     Value *distance = make(OpKind::Mul, {step, integer(step->type.dtype, s.stages - 1)}, {});
     Value *counter = carry_counter(loop);
     b_.set_before(body->ops.front());
+    if (s.by_tma()) make(OpKind::ProxyFence, {}, {}); // behind the reads of item c - 1
     make(OpKind::RingWait, {ring, counter}, Attrs::one("pending", s.stages - 2));
     Value *ahead = make(OpKind::Add, {counter, integer(DType::U32, s.stages - 1)}, {});
     fill_if(make(OpKind::Add, {body->args[0], distance}, {}), ahead);
@@ -91,13 +102,14 @@ public:
       loc_ = s.loop->loc;
       std::vector<std::vector<Op *>> loads = loads_of(s);
       b_.set_before(roles);
-      Value *ring = make(OpKind::RingAlloc, {}, ring_attrs(s));
+      Value *ring = make(OpKind::RingAlloc, {}, ring_attrs(s, true));
       produce(s, ring, producer, made);
       Value *counter = carry_counter(s.loop);
       Block *body = s.loop->regions[0];
       b_.set_before(body->ops.front());
       make(OpKind::RingWait, {ring, counter}, {});
       b_.set_before(body->terminator());
+      if (s.by_tma()) make(OpKind::ProxyFence, {}, {});
       make(OpKind::RingRelease, {ring, counter}, {});
       replace(s, loads, ring, counter);
     }
@@ -176,12 +188,13 @@ private:
     return counter;
   }
 
-  static Attrs ring_attrs(const LoopSchedule &s) {
+  static Attrs ring_attrs(const LoopSchedule &s, bool producer) {
     Attrs a;
     a.set("stages", s.stages);
     a.set("transport", s.transport);
+    if (s.by_tma()) a.set("producer", int64_t(producer));
     a.set("stage_bytes", s.stage_bytes);
-    a.set("bytes", s.ring_bytes());
+    a.set("bytes", s.slot_bytes());
     std::vector<int64_t> offsets;
     for (size_t i = 0; i < s.fields.size(); i++) {
       a.set(fmt::format("smem{}", i), s.fields[i].smem);
@@ -243,6 +256,11 @@ private:
         if (load.attrs.has(key)) a.set(key, load.attrs.ints(key));
       a.set("field", int64_t(i));
       a.set("read", field.read);
+      if (s.by_tma() && field.tensor.box.empty()) a.set("bulk", field.tensor.bytes);
+      if (s.by_tma() && !field.tensor.box.empty()) {
+        a.set("box", field.tensor.box);
+        a.set("swizzle", field.tensor.swizzle);
+      }
       SourceLoc loop_loc = std::exchange(loc_, load.loc);
       make(OpKind::RingFill, std::move(operands), std::move(a));
       loc_ = loop_loc;
@@ -267,7 +285,7 @@ private:
     Value *iv = copies->args[0], *counter = copies->args[1];
     make(OpKind::RingAcquire, {ring, counter}, {});
     fill(s, ring, iv, counter, integer(DType::Bool, 1), f_.body, made);
-    make(OpKind::RingPublish, {ring, counter}, {});
+    make(OpKind::RingPublish, {ring, counter}, s.by_tma() ? Attrs::one("tx_bytes", s.tx_bytes()) : Attrs());
     b_.create_typed(OpKind::Yield, {make(OpKind::Add, {counter, integer(DType::U32, 1)}, {})}, {}, {}, loc_);
   }
 

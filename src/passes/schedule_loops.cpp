@@ -90,7 +90,8 @@ public:
 
   FunctionSchedule run() {
     block(f_.body);
-    if (roles_pay()) give_roles();
+    if (wants_roles()) give_roles();
+    for (LoopSchedule &s : out_.loops) choose_transport(s);
     give_stages();
     return std::move(out_);
   }
@@ -129,6 +130,21 @@ private:
     return "";
   }
 
+  // What `@pipeline` of a loop asks for; empty or 0: nothing.
+  static std::string wish(const Op &loop, const char *what) {
+    std::string key = fmt::format("@pipeline.{}", what);
+    return loop.attrs.has(key) ? loop.attrs.s(key) : "";
+  }
+  static int64_t wished_stages(const Op &loop) { return loop.attrs.i_or("@pipeline.stages", 0); }
+  static bool wishes(const Op &loop) {
+    return wished_stages(loop) || !wish(loop, "via").empty() || !wish(loop, "producer").empty();
+  }
+  void problem(const Op &loop, std::string text) {
+    if (!out_.problem.empty()) return;
+    out_.problem = std::move(text);
+    out_.problem_at = loop.loc;
+  }
+
   void loop(Op *op) {
     if (op->attrs.has("@no_pipeline")) return;
     LoopSchedule s;
@@ -142,7 +158,7 @@ private:
         continue;
       }
       const ir::Type &t = load->result()->type;
-      RingField field{load, staging_store(load), *load->result()->layout, {}, 0};
+      RingField field{load, staging_store(load), *load->result()->layout, {}, {}};
       std::vector<SmemUse> uses;
       if (field.store) {
         for (const ir::Use &u : uses_.of(field.store->result())) uses.push_back({false, *u.op->result()->layout, 1});
@@ -153,22 +169,61 @@ private:
         }
         uses.push_back({false, *load->result()->layout, 1});
       }
-      field.smem =
-          choose_smem(t.shape, dtype_bytes(t.dtype), uses, SmemForm::Swizzle, ir::layout_features(target_)).layout;
+      LayoutFeatures features = ir::layout_features(target_);
+      field.smem = choose_smem(t.shape, dtype_bytes(t.dtype), uses, SmemForm::Swizzle, features).layout;
+      if (target_.has(ir::kTma)) field.tensor = plan_tensor_copy(f_, *load, uses, features, wish(*op, "via") == "bulk");
+      s.fields.push_back(std::move(field));
+    }
+    if (s.fields.empty() || !has_small_step(*op)) {
+      if (wishes(*op))
+        problem(*op,
+                s.fields.empty() ? "no load of it can run ahead" + left(s) : "its step is not a constant below 2^24");
+      return;
+    }
+    out_.loops.push_back(std::move(s));
+  }
+  static std::string left(const LoopSchedule &s) {
+    std::string text;
+    for (const std::string &l : s.left) text += (text.empty() ? ": " : ", ") + l;
+    return text;
+  }
+
+  // Why tensor copies cannot bring a loop's items; empty: they can.
+  std::string tma_obstacle(const LoopSchedule &s) const {
+    if (!target_.has(ir::kTma)) return fmt::format("{} has no bulk and tensor copies", target_.name);
+    for (const RingField &field : s.fields)
+      if (!field.tensor.problem.empty()) return fmt::format("`{}`: {}", name_of(*field.load), field.tensor.problem);
+    // Mbarriers count phases from the kernel's start on.
+    if (!out_.producer_warps && s.loop->block != f_.body) return "the loop is inside another one or in a branch";
+    if (s.tx_bytes() >= 1 << 20) return "a barrier counts fewer bytes";
+    return "";
+  }
+
+  void choose_transport(LoopSchedule &s) {
+    std::string via = wish(*s.loop, "via");
+    s.not_tma = tma_obstacle(s);
+    bool tma = via == "tma" || via == "bulk";
+    if (tma && !s.not_tma.empty()) problem(*s.loop, fmt::format("via = {} is not possible: {}", via, s.not_tma));
+    // A product reads what is staged for it. Other tiles come as they are read, and each thread waits for few bytes.
+    bool product = std::any_of(s.fields.begin(), s.fields.end(), [](const RingField &f) { return f.store; });
+    if (via.empty()) tma = s.not_tma.empty() && product;
+    if (!target_.has(ir::kTma) || !product) s.not_tma.clear();
+    if (tma) s.transport = "tma";
+    int64_t span = 128;
+    for (RingField &field : s.fields) {
+      if (tma) field.smem = field.tensor.smem;
       // The copies write the padding too.
-      field.smem.bytes = int64_t(uint64_t(dtype_bytes(t.dtype)) << load->result()->layout->space().bits);
-      int64_t align = std::max<int64_t>(16, field.smem.alignment);
+      const ir::Value *tile = field.load->result();
+      field.smem.bytes = int64_t(uint64_t(dtype_bytes(tile->type.dtype)) << tile->layout->space().bits);
+      int64_t align = std::max<int64_t>(tma ? 128 : 16, field.smem.alignment);
       s.stage_bytes = (s.stage_bytes + align - 1) / align * align;
       field.offset = s.stage_bytes;
       s.stage_bytes += field.smem.bytes;
-      alignment_ = std::max(alignment_, align);
-      s.fields.push_back(std::move(field));
+      span = std::max(span, align);
     }
-    if (s.fields.empty() || !has_small_step(*op)) return;
     // The slots keep the alignment of their first byte under every swizzle.
-    int64_t span = std::max<int64_t>(128, alignment_);
     s.stage_bytes = (s.stage_bytes + span - 1) / span * span;
-    out_.loops.push_back(std::move(s));
+    alignment_ = std::max(alignment_, span);
   }
 
   // Slots for every ring: first two for each, then one more in turn, up to kMostStages, while they fit and the SM has
@@ -177,14 +232,22 @@ private:
   void give_stages() {
     std::vector<LoopSchedule> fitting;
     for (LoopSchedule &s : out_.loops) {
-      s.stages = 2;
+      s.stages = std::max<int64_t>(2, wished_stages(*s.loop));
       fitting.push_back(std::move(s));
-      if (bytes(fitting) > target_.shared_per_block) fitting.pop_back();
+      int64_t all = bytes(fitting);
+      if (all <= target_.shared_per_block) continue;
+      const LoopSchedule &last = fitting.back();
+      if (wishes(*last.loop))
+        problem(*last.loop, fmt::format("{} stages of {} bytes make {} bytes of shared memory, {} are there on {}",
+                                        last.stages, last.stage_bytes, all, target_.shared_per_block, target_.name));
+      fitting.pop_back();
     }
     for (bool more = true; more;) {
       more = false;
       for (LoopSchedule &s : fitting) {
-        if (s.stages == kMostStages || (s.stages - 1) * s.stage_bytes * blocks(bytes(fitting)) >= kInFlight) continue;
+        if (s.stages >= kMostStages || wished_stages(*s.loop) ||
+            (s.stages - 1) * s.stage_bytes * blocks(bytes(fitting)) >= kInFlight)
+          continue;
         s.stages++;
         if (bytes(fitting) <= target_.shared_per_block)
           more = true;
@@ -213,27 +276,42 @@ private:
     for (const LoopSchedule &s : loops) {
       auto [begin, end] = order_.of(s.loop);
       if (out_.producer_warps) begin = 0, end = order_.end();
-      all.push_back({s.loop, s.ring_bytes(), std::max<int64_t>(128, alignment_), begin, end});
+      all.push_back({s.loop, s.slot_bytes(), std::max<int64_t>(128, alignment_), begin, end, 0,
+                     s.by_tma() ? SharedBuffer::Kind::TmaRing : SharedBuffer::Kind::Ring});
+      if (s.mbarriers()) all.push_back({s.loop, 16 * s.stages, 16, 0, order_.end(), 0, SharedBuffer::Kind::Barriers});
     }
     return place_buffers(all, true);
   }
 
   // A producer role takes the issue of copies off the compute warps and lets each of them wait for data alone instead
   // of for all threads. It needs loops that it can run by itself.
-  bool roles_pay() const {
-    if (out_.loops.empty() || f_.warps > kMostRoleWarps) return false;
+  bool wants_roles() {
+    const Op *with = nullptr, *without = nullptr;
     for (const LoopSchedule &s : out_.loops) {
-      if (s.loop->block != f_.body) return false;
+      std::string producer = wish(*s.loop, "producer"), via = wish(*s.loop, "via");
+      if (producer == "warp" || via == "mbarrier") with = s.loop;
+      if (producer == "none" || via == "cp_async") without = s.loop;
+    }
+    std::string obstacle = roles_obstacle();
+    if (with && without) problem(*without, "one loop of the kernel asks for a producer warp, another one for none");
+    if (with && !obstacle.empty()) problem(*with, "a producer warp is not possible: " + obstacle);
+    return obstacle.empty() && !without && !out_.loops.empty() && (with || f_.warps <= kMostRoleWarps);
+  }
+  std::string roles_obstacle() const {
+    for (const LoopSchedule &s : out_.loops) {
+      if (s.loop->block != f_.body) return "a loop is inside another one or in a branch";
       AheadOfTime ahead(*s.loop, writes_);
       std::vector<const Value *> needed(s.loop->operands.begin(), s.loop->operands.begin() + 3);
       for (const RingField &field : s.fields)
         needed.insert(needed.end(), field.load->operands.begin(), field.load->operands.end());
       for (const Value *v : needed)
-        if (ahead.obstacle_for_role(v)) return false;
+        if (const Value *o = ahead.obstacle_for_role(v))
+          return fmt::format("it would have to compute `{}`", o->name.empty() ? "a value of the kernel" : o->name);
     }
+    if (f_.warps >= 32) return "the block has 32 warps";
     bool returns = false;
     ir::walk(f_.body, [&](const Op *op) { returns |= op->kind == OpKind::Return && op != f_.body->terminator(); });
-    return !returns;
+    return returns ? "the kernel returns early" : "";
   }
 
   void give_roles() {
@@ -254,7 +332,7 @@ private:
   ir::Uses uses_;
   ProgramOrder order_;
   std::vector<SharedBuffer> buffers_; // of the synchronous kernel
-  int64_t alignment_ = 16;
+  int64_t alignment_ = 16;            // of slots
   FunctionSchedule out_;
 };
 
@@ -264,10 +342,15 @@ std::string LoopSchedule::to_string() const {
   std::string text = fmt::format("{} stages of {} B, {}:", stages, stage_bytes, transport);
   for (const RingField &f : fields) text += " " + name_of(*f.load);
   for (const std::string &l : left) text += "; not " + l;
+  if (!by_tma() && !not_tma.empty()) text += "; not by tma: " + not_tma;
   return text;
 }
 
-int64_t LoopSchedule::ring_bytes() const { return stages * stage_bytes + (transport == "mbarrier" ? 16 * stages : 0); }
+int64_t LoopSchedule::tx_bytes() const {
+  int64_t sum = 0;
+  for (const RingField &f : fields) sum += f.tensor.bytes;
+  return sum;
+}
 
 FunctionSchedule schedule_loops(ir::Function &f, const ir::Target &target) { return Scheduler(f, target).run(); }
 

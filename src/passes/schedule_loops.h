@@ -5,10 +5,15 @@
 // number of slots. A load can if its tensor is not written by the kernel and its place depends on nothing but the
 // loop's counter; everything else in the body keeps its order, so no dependence is broken. What stays synchronous is
 // named with the reason.
+//
+// The transport of a ring (ops/ring.cpp) is "tma" where the target has it, all tiles of the loop can be brought by it
+// and one of them feeds a product; else the threads copy. `@pipeline(via =, stages =, producer =)` on the loop forces a
+// choice (sema/annotations.h); what cannot be done is a fault of the kernel.
 #pragma once
 #include "ir/ir.h"
 #include "ir/target.h"
 #include "layout/smem_layout.h"
+#include "passes/tensor_copies.h"
 #include "support/diagnostics.h"
 
 namespace tkc::passes {
@@ -18,6 +23,7 @@ struct RingField {
   ir::Op *store = nullptr; // registers to scratch; null: the users have the tile as it was read
   RegLayout read;          // deals the tile out to the threads that copy
   SmemLayout smem;
+  TensorCopy tensor;  // how TMA would bring it
   int64_t offset = 0; // in a slot
 };
 
@@ -28,13 +34,19 @@ struct LoopSchedule {
   std::vector<RingField> fields;
   std::vector<std::string> left;      // loads that stay synchronous: `name`: reason
   std::string transport = "cp_async"; // ops/ring.cpp
-  int64_t ring_bytes() const;         // slots and mbarriers
-  std::string to_string() const;      // "3 stages of 24576 B by cp.async: a, b; not c: ..."
+  std::string not_tma;                // why, where it could have been
+  bool by_tma() const { return transport == "tma"; }
+  bool mbarriers() const { return transport != "cp_async"; }
+  int64_t slot_bytes() const { return stages * stage_bytes; }
+  int64_t tx_bytes() const;      // of an item, by tma
+  std::string to_string() const; // "3 stages of 24576 B, cp_async: a b; not c: ..."
 };
 
 struct FunctionSchedule {
   std::vector<LoopSchedule> loops; // inner loops first
   int64_t producer_warps = 0;      // 0: the compute warps copy themselves
+  std::string problem;             // not empty: an annotation asks for what cannot be done
+  SourceLoc problem_at;
 };
 
 // `f` is laid out, its shared memory not yet allocated.

@@ -27,9 +27,15 @@ int64_t ring_alignment(const Op &ring) {
   return most;
 }
 
+bool proxies_differ(const SharedBuffer &a, const SharedBuffer &b) {
+  using Kind = SharedBuffer::Kind;
+  return (a.kind == Kind::Ring && b.kind == Kind::TmaRing) || (a.kind == Kind::TmaRing && b.kind == Kind::Ring);
+}
+
 } // namespace
 
 std::vector<SharedBuffer> shared_buffers(ir::Function &f, const ProgramOrder &order) {
+  using Kind = SharedBuffer::Kind;
   std::vector<SharedBuffer> buffers;
   std::map<const Op *, size_t> of_store;
   ir::walk(f.body, [&](Op *op) {
@@ -40,7 +46,10 @@ std::vector<SharedBuffer> shared_buffers(ir::Function &f, const ProgramOrder &or
       buffers.push_back({op, s.bytes, std::max<int64_t>(16, s.alignment), order.of(op).first, order.of(op).second});
     } else if (op->kind == OpKind::RingAlloc) {
       of_store[op] = buffers.size();
-      buffers.push_back({op, op->attrs.i("bytes"), ring_alignment(*op), order.of(op).first, order.of(op).second});
+      buffers.push_back({op, op->attrs.i("bytes"), ring_alignment(*op), order.of(op).first, order.of(op).second, 0,
+                         ir::by_tma(*op) ? Kind::TmaRing : Kind::Ring});
+      if (int64_t bytes = ir::mbarrier_bytes(*op))
+        buffers.push_back({op, bytes, 16, 0, order.end(), 0, Kind::Barriers});
     } else if (op->kind == OpKind::RingFill || op->kind == OpKind::RingLoad) {
       Op *ring = ir::ring_of(*op), *at = op;
       while (at->block != ring->block) at = at->block->parent;
@@ -78,7 +87,7 @@ int64_t place_buffers(std::vector<SharedBuffer> &buffers, bool share) {
     for (bool moved = true; moved;) {
       moved = false;
       for (const SharedBuffer *o : placed) {
-        bool same_time = !share || (b->begin <= o->end && o->begin <= b->end);
+        bool same_time = !share || proxies_differ(*b, *o) || (b->begin <= o->end && o->begin <= b->end);
         if (same_time && offset < o->offset + o->bytes && o->offset < offset + b->bytes) {
           offset = (o->offset + o->bytes + b->alignment - 1) / b->alignment * b->alignment;
           moved = true;

@@ -11,6 +11,7 @@ struct SharedBuffer {
   int64_t bytes, alignment;
   int64_t begin, end; // live range, in positions of ProgramOrder
   int64_t offset = 0;
+  enum class Kind : uint8_t { Scratch, Ring, TmaRing, Barriers } kind = Kind::Scratch; // of a ring: slots, mbarriers
 };
 
 // Positions of ops in program order; an op with regions covers those of everything inside.
@@ -27,10 +28,10 @@ private:
 };
 
 // A buffer lives from its store to its last load (the whole loop, if the load is deeper than the store); an op's own
-// scratch lives at the op.
+// scratch lives at the op, mbarriers as long as the kernel.
 std::vector<SharedBuffer> shared_buffers(ir::Function &f, const ProgramOrder &order);
 // Gives each its offset, first fit, largest first; the result is the total. Two buffers share bytes only if `share` and
-// their ranges are apart.
+// their ranges are apart; rings of different proxies never do.
 int64_t place_buffers(std::vector<SharedBuffer> &buffers, bool share);
 
 } // namespace tkc::passes

@@ -76,6 +76,11 @@ Result<cu::TensorMap> encode_tensor_map(const cu::Api &api, const TensorMapSpec 
                                                steps, CU_TENSOR_MAP_INTERLEAVE_NONE_, swizzle,
                                                CU_TENSOR_MAP_L2_PROMOTION_L2_256B_, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE_),
                     "encoding a tensor map"));
+  // Drivers before CUDA 13.2 set bit 85 for every tensor; sm_100 and later then compute wrong addresses at the end of
+  // one that spans less than 128 KiB and is not dense. sm_90 ignores the bit.
+  int64_t span = dtype_bytes(s.dtype) * s.dims[0];
+  for (size_t d = 1; d < s.dims.size(); d++) span += (s.dims[d] - 1) * s.strides[d - 1];
+  if (span < 128 << 10) map.opaque[1] &= ~(uint64_t(1) << 21);
   return map;
 }
 

@@ -109,6 +109,9 @@ private:
   void assign_to(const ast::Expr &target, SV value);
   Flow if_stmt(const std::vector<ast::StmtPtr> &stmts, size_t &index);
   void for_stmt(const ast::Stmt &s);
+  // The annotations of a statement; `loop`: the for op that gets them, null: the statement takes none
+  // (annotations.cpp).
+  void annotate(const ast::Stmt &s, ir::Op *loop);
   void check_only(const ast::Stmt &s); // the body of a loop whose range has an error, for its own errors
   void while_stmt(const ast::Stmt &s);
   Flow return_stmt(const ast::Stmt &s);

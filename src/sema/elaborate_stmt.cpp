@@ -62,6 +62,7 @@ Elaborator::Flow Elaborator::statement(const std::vector<ast::StmtPtr> &stmts, s
   const ast::Stmt &s = *stmts[index];
   if (s.kind == StmtKind::If) return if_stmt(stmts, index);
   index++;
+  if (s.kind != StmtKind::For || s.unrolled) annotate(s, nullptr);
   switch (s.kind) {
   case StmtKind::Let: let(s); return {};
   case StmtKind::Assign: assign(s); return {};
@@ -458,7 +459,7 @@ void Elaborator::for_stmt(const ast::Stmt &s) {
     types.push_back(v->type);
   }
   ir::Op *op = b_.create_typed(OpKind::For, operands, types, {}, s.loc);
-  for (const ast::Annotation &a : s.annotations) op->attrs.set("@" + a.name.text, int64_t(1));
+  annotate(s, op);
   ir::Block *outer = b_.block(), *region = fn_.new_block(op);
   op->regions.push_back(region);
   auto arg = [&](ir::Type type, const std::string &name) {

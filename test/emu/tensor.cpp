@@ -97,7 +97,7 @@ TEST_CASE("tensor reductions combine with what is there") {
     Case c;
     c.map.dtype = DType::U32, c.map.rank = 2;
     c.map.size = {10, 7}, c.map.stride = {4, 48}, c.map.box = {8, 6}, c.map.swizzle = 32;
-    c.at = {5, -2};
+    c.at = {4, -2};
     Setup s;
     run_tensor(s, store_kernel(2, op.name), c);
     check_clean(s.report);
@@ -167,6 +167,9 @@ TEST_CASE("faults of tensor copies") {
   fails(load_kernel(2), bad, ErrorKind::AsyncMisuse, "stride 72");
   bad = c, bad.map.step[1] = 9;
   fails(load_kernel(2), bad, ErrorKind::AsyncMisuse, "step 9");
+  bad = c, bad.at = {-4, 3};
+  fails(load_kernel(2), bad, ErrorKind::Misaligned, "coordinate -4 of dimension 0 lies at -8 bytes");
+  fails(store_kernel(2), bad, ErrorKind::Misaligned, "not at a multiple of 16");
   // A map that promises more than the allocation holds.
   bad = c, bad.map.size[1] = 17, bad.at = {0, 10};
   Setup s;

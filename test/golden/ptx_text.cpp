@@ -123,7 +123,10 @@ std::vector<std::string> steady_loop(const PtxEntry &e) {
     size_t at = line.find('$');
     if (at == line.npos) continue;
     auto label = labels.find(line.substr(at, line.find_first_of("; ", at) - at));
-    if (label != labels.end()) loops.emplace_back(label->second, i);
+    if (label == labels.end()) continue;
+    bool polls = i - label->second <= 3 && std::any_of(e.lines.begin() + long(label->second), e.lines.begin() + long(i),
+                                                       [](const std::string &l) { return l.find("_wait.") != l.npos; });
+    if (!polls) loops.emplace_back(label->second, i);
   }
   std::pair<size_t, size_t> best{0, 0};
   for (const auto &l : loops) {

@@ -55,7 +55,7 @@ Result<Buffers> on_emulator(const Job &job) {
       [](const emu::TensorMap &m) { return Result<Image>(emu::encode_tensor_map(m)); });
   if (!params) return params.failed();
   emu::Launch l;
-  l.grid[0] = job.grid, l.block[0] = job.block, l.params = *params;
+  l.grid[0] = job.grid, l.block[0] = job.block, l.cluster[0] = job.cluster, l.params = *params;
   emu::Report r = emu::run(**module, k.name, memory, l, emu::Options());
   if (!r.ok()) return failure("{}", emu::to_string(r.errors[0]));
   Buffers out = job.buffers;
@@ -110,7 +110,7 @@ Result<Buffers> on_gpu(Device &device, const Job &job) {
   std::vector<int64_t> offsets;
   for (const emu::PtxParam &p : k.params) offsets.push_back(p.offset);
   tkc::Launch how;
-  how.grid[0] = job.grid, how.block[0] = job.block;
+  how.grid[0] = job.grid, how.block[0] = job.block, how.cluster[0] = job.cluster;
   TKC_TRY(launch(*entry, how, Params::from_blob(*params, offsets), *stream));
   TKC_TRY(stream->wait(20));
   Buffers out = job.buffers;

@@ -23,7 +23,7 @@ template <typename T> Argument bytes_of(const T &x) {
 
 struct Job {
   std::string text; // without .version and .target; one kernel
-  int64_t grid = 1, block = 32;
+  int64_t grid = 1, block = 32, cluster = 1;
   std::vector<Argument> arguments;
   std::vector<std::vector<uint8_t>> buffers; // before
 };

@@ -363,6 +363,12 @@ TEST_CASE("tensor maps: every rule has its message; the fields reach the driver"
   CHECK(map->opaque[2] == (100u | uint64_t(30) << 32));
   CHECK(map->opaque[3] == 208);
   CHECK(map->opaque[4] == (64u | 16u << 16 | uint64_t(1) << 32));
+  // The bit that is wrong for small tensors (the fake driver puts the address into its word).
+  TensorMapSpec small = good, large = good;
+  small.address = large.address = 0x201000;
+  large.dims = {100, 700};
+  CHECK(encode_tensor_map(api, small)->opaque[1] == 0x1000);
+  CHECK(encode_tensor_map(api, large)->opaque[1] == 0x201000);
   api.cuTensorMapEncodeTiled = nullptr;
   CHECK(encode_tensor_map(api, good).error().find("too old for tensor maps") != std::string::npos);
 }

@@ -1,0 +1,23 @@
+// Which tiles of a ring bulk and tensor copies (TMA) can bring, and how. The facts that legality rests on are those of
+// the entry that assumes aligned tensors (codegen/abi.h).
+#pragma once
+#include "ir/ir.h"
+#include "layout/smem_layout.h"
+#include "passes/effects.h"
+
+namespace tkc::passes {
+
+struct TensorCopy {
+  std::string problem; // not empty: there is none, and why
+  SmemLayout smem;     // in the slot
+  // By a tensor map: elements of a copy per dim of the tensor, and the map's swizzle in bytes. Empty: one bulk copy.
+  std::vector<int64_t> box;
+  int64_t swizzle = 0;
+  int64_t bytes = 0; // that the copies bring
+};
+
+// Of a load that is laid out; `uses` are the reads from the slot. `bulk_only`: no tensor map.
+TensorCopy plan_tensor_copy(const ir::Function &f, const ir::Op &load, std::span<const SmemUse> uses,
+                            const LayoutFeatures &features, bool bulk_only);
+
+} // namespace tkc::passes
