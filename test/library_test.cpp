@@ -86,7 +86,9 @@ void compile_file(const std::string &path, const ir::Target &target, bool all_ca
       std::string messages = l.diags.render_all();
       INFO(messages);
       if (target.sm < l.needs) {
-        CHECK(messages.find("[unsupported-on-target]") != messages.npos);
+        bool refused = messages.find("[unsupported-on-target]") != messages.npos;
+        refused |= messages.find("[forced-pipeline]") != messages.npos; // what an annotation asks for
+        CHECK(refused);
         return;
       }
       REQUIRE(compiled);

@@ -102,11 +102,11 @@ TEST_CASE("loops of the samples run through rings") {
   };
   const Row table[] = {
       {"gemm", "sm_80", {"4 cp_async: a b"}},
-      {"gemm", "sm_90", {"4 cp_async: a b"}},
-      {"gemm", "sm_120", {"3 cp_async: a b"}},
+      {"gemm", "sm_90", {"4 tma: a b"}},
+      {"gemm", "sm_120", {"3 tma: a b"}},
       {"attention", "sm_80", {"4 cp_async: k v", "4 cp_async: k v"}},
-      {"attention", "sm_90", {"4 cp_async: k v", "4 cp_async: k v"}},
-      {"attention", "sm_120", {"3 cp_async: k v", "3 cp_async: k v"}},
+      {"attention", "sm_90", {"4 tma: k v", "4 tma: k v"}},
+      {"attention", "sm_120", {"3 tma: k v", "3 tma: k v"}},
       {"kda_chain", "sm_80", {"4 mbarrier: beta v kp qp aq eg ak"}},
       {"kda_chain", "sm_90", {"3 mbarrier: beta v kp qp aq eg ak"}},
       {"kda_chain", "sm_120", {"2 mbarrier: beta v kp qp aq eg ak"}},

@@ -41,7 +41,7 @@ Result<std::unique_ptr<PreparedBench>> PreparedBench::create(sema::Program &prog
   for (int64_t g = 0; g < b.groups; g++) {
     const std::vector<uint64_t> &addresses = b.tensors->addresses[size_t(g)];
     auto blob = parameter_blob(
-        f, abi, *data, [&](size_t i) { return addresses[i]; }, encode_for(device));
+        f, abi, *data, [&](size_t i) { return addresses[i]; }, encode_for(*o.device));
     if (!blob) return blob.failed();
     auto prepared = PreparedLaunch::create(*entry, how, Params::from_blob(blob->bytes, blob->offsets));
     if (!prepared) return prepared.failed();
