@@ -34,18 +34,23 @@ enum class Force {
   Nothing,
   Groups,   // all threads copy, by cp.async
   Mbarrier, // a producer role copies, by cp.async
+  Tma,      // .. by tensor copies
   TmaAlone, // a compute warp starts tensor copies
 };
 int64_t forced_stages = 0;
 Force forced = Force::Nothing;
 
 bool pipeline_forced(Function &f, PassContext &context) {
+  if (forced == Force::Tma || forced == Force::TmaAlone)
+    ir::walk(f.body, [](ir::Op *op) {
+      if (op->kind == OpKind::For) op->attrs.set("@pipeline.via", std::string("tma"));
+    });
   FunctionSchedule s = schedule_loops(f, context.target);
-  if (forced == Force::Mbarrier) REQUIRE(s.producer_warps == 1);
+  if (forced == Force::Mbarrier || forced == Force::Tma) REQUIRE(s.producer_warps == 1);
   if (forced == Force::Groups || forced == Force::TmaAlone) s.producer_warps = 0;
   for (LoopSchedule &l : s.loops) {
     if (forced_stages) l.stages = forced_stages;
-    if (forced == Force::TmaAlone) REQUIRE(l.by_tma());
+    if (forced == Force::Tma || forced == Force::TmaAlone) REQUIRE(l.by_tma());
     if (forced == Force::Groups) l.transport = "cp_async";
     if (forced == Force::Mbarrier) l.transport = "mbarrier";
     for (RingField &field : l.fields)
@@ -61,8 +66,7 @@ struct Sample {
   Force force;
   const char *smallest_case;
 };
-const Sample kChainTma{"kda_chain", {}, Force::Nothing, "small"},
-    kChainMbarrier{"kda_chain", {}, Force::Mbarrier, "small"};
+const Sample kChainTma{"kda_chain", {}, Force::Tma, "small"}, kChainMbarrier{"kda_chain", {}, Force::Mbarrier, "small"};
 const Sample kSamples[] = {
     {"gemm", {}, Force::Nothing, "tiles"},
     {"gemm", {{"BM", "64"}, {"BN", "64"}, {"BK", "32"}}, Force::Groups, "tiles"},
@@ -76,7 +80,7 @@ const Sample kSamples[] = {
 std::string label(const Sample &s) {
   std::string out = s.file;
   for (const auto &[k, v] : s.params) out += fmt::format(" {}={}", k, v);
-  const char *how[] = {"", " by groups", " by cp.async and mbarriers", " by tma without roles"};
+  const char *how[] = {"", " by groups", " by cp.async and mbarriers", " by tma", " by tma without roles"};
   return out + how[size_t(s.force)];
 }
 
