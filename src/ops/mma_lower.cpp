@@ -255,7 +255,8 @@ void multiply_adds(LowerCtx &c, const Op &op) {
 } // namespace
 
 // Products marked `with_previous` (passes/pair_products.cpp) are emitted together with the one before, step by step
-// along k: independent instructions between dependent ones hide their latency. A barrier that came between ends a group.
+// along k: independent instructions between dependent ones hide their latency. A barrier that came between ends a
+// group.
 void lower_Mma(LowerCtx &c, const Op &op) {
   int64_t at = position(&op);
   if (op.attrs.i_or("with_previous", 0) && at > 0 && op.block->ops[size_t(at - 1)]->kind == OpKind::Mma)

@@ -81,7 +81,7 @@ struct LaunchConfig {
   X(CU_FUNC_ATTRIBUTE_NUM_REGS, 4)                                                                                     \
   X(CU_FUNC_ATTRIBUTE_PTX_VERSION, 5)                                                                                  \
   X(CU_FUNC_ATTRIBUTE_BINARY_VERSION, 6)                                                                               \
-  X(CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 9)                                                              \
+  X(CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 9)                                                             \
   X(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 8)                                                                \
   X(CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 14)                                                           \
   X(CU_JIT_MAX_REGISTERS, 0)                                                                                           \

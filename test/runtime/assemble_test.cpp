@@ -189,7 +189,8 @@ TEST_CASE("the cubin has the figures of the log" * doctest::skip(!has(Assembler:
   CHECK(parse_cubin_usage({}).empty());
 }
 
-TEST_CASE("both assemblers report the same where both report" * doctest::skip(!has(Assembler::NvJitLink) || !has(Assembler::Ptxas))) {
+TEST_CASE("both assemblers report the same where both report" *
+          doctest::skip(!has(Assembler::NvJitLink) || !has(Assembler::Ptxas))) {
   for (int64_t limit : {0, 24}) {
     Result<Assembled> a =
         assemble(wide_kernel(), {.arch = "sm_90", .max_registers = limit, .assembler = Assembler::NvJitLink});
