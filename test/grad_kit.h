@@ -21,6 +21,18 @@ struct Gradient {
   }
 };
 
+// Runs a reference and checks every gradient in it by differences.
+inline Gradient run_gradient(interp::Launch &l) {
+  driver::GradientChecker checker(3);
+  l.on_gradient = [&](const interp::Launch::Gradient &g) { checker.check(g); };
+  interp::Result result = interp::run(l);
+  REQUIRE_MESSAGE(!result.trap, (result.trap ? result.trap->message : ""));
+  Gradient out;
+  for (interp::Value &v : result.results) out.of.push_back(std::get<interp::Tile>(v));
+  out.checks = checker.checks();
+  return out;
+}
+
 inline interp::Tile random_tile(Random &r, Ints shape, double lo = -2, double hi = 2) {
   interp::Tile t(DType::F64, std::move(shape));
   for (double &x : t.f) x = r.uniform(lo, hi);
@@ -59,14 +71,7 @@ inline Gradient gradient_of_op(OpKind kind, std::vector<interp::Tile> operands, 
   interp::Launch l;
   l.function = &k.f;
   l.args = k.args;
-  driver::GradientChecker checker(3);
-  l.on_gradient = [&](const interp::Launch::Gradient &g) { checker.check(g); };
-  interp::Result result = interp::run(l);
-  REQUIRE_MESSAGE(!result.trap, (result.trap ? result.trap->message : ""));
-  Gradient out;
-  for (interp::Value &v : result.results) out.of.push_back(std::get<interp::Tile>(v));
-  out.checks = checker.checks();
-  return out;
+  return run_gradient(l);
 }
 
 // What a verify block may say: declarations, and an expression over named f64 (or i64) arrays.
@@ -103,14 +108,7 @@ inline Gradient gradient_of(const std::string &declarations, const std::string &
   interp::Launch l;
   l.function = e.host->fn.get();
   for (auto &[name, t] : args) l.args.emplace_back(std::move(t));
-  driver::GradientChecker checker(3);
-  l.on_gradient = [&](const interp::Launch::Gradient &g) { checker.check(g); };
-  interp::Result result = interp::run(l);
-  REQUIRE_MESSAGE(!result.trap, (result.trap ? result.trap->message : ""));
-  Gradient out;
-  for (interp::Value &v : result.results) out.of.push_back(std::get<interp::Tile>(v));
-  out.checks = checker.checks();
-  return out;
+  return run_gradient(l);
 }
 
 } // namespace tkc::test

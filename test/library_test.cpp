@@ -67,15 +67,14 @@ void verify_file(const std::string &path, driver::Executor executor, const char 
   CHECK(cases > 0);
 }
 
-// Compiles the cases of a file for a target, all or the first of each kernel; one that is refused ends it.
-void compile_file(const std::string &path, const ir::Target &target, bool all_cases) {
-  Loaded l(path);
-  INFO(l.diags.render_all());
-  REQUIRE(l.program);
+// Compiles the cases of a loaded file's verify or bench blocks for a target. f gets what came of each and the messages,
+// and says where to go on.
+enum class Then { Next, NextKernel, Stop };
+template <typename F> void each_compiled(Loaded &l, const ir::Target &target, bool bench, F &&f) {
   driver::CompileOptions o;
   o.target = &target;
   for (const ast::Function *k : l.program->entries()) {
-    const ast::Check *check = l.program->check_for(k->name.text, false);
+    const ast::Check *check = l.program->check_for(k->name.text, bench);
     if (!check) continue;
     for (const ast::Case &c : check->cases) {
       std::string at = k->name.text + "." + c.name.text + " for " + target.name;
@@ -85,16 +84,28 @@ void compile_file(const std::string &path, const ir::Target &target, bool all_ca
       auto compiled = driver::compile_entry(*l.program, *k, spec->spec, o, l.diags);
       std::string messages = l.diags.render_all();
       INFO(messages);
-      if (target.sm < l.needs) {
-        bool refused = messages.find("[unsupported-on-target]") != messages.npos;
-        refused |= messages.find("[forced-pipeline]") != messages.npos; // what an annotation asks for
-        CHECK(refused);
-        return;
-      }
-      REQUIRE(compiled);
-      if (!all_cases) break;
+      Then then = f(compiled, messages);
+      if (then == Then::Stop) return;
+      if (then == Then::NextKernel) break;
     }
   }
+}
+
+// Compiles the cases of a file for a target, all or the first of each kernel; one that is refused ends it.
+void compile_file(const std::string &path, const ir::Target &target, bool all_cases) {
+  Loaded l(path);
+  INFO(l.diags.render_all());
+  REQUIRE(l.program);
+  each_compiled(l, target, false, [&](const auto &compiled, const std::string &messages) {
+    if (target.sm < l.needs) {
+      bool refused = messages.find("[unsupported-on-target]") != messages.npos;
+      refused |= messages.find("[forced-pipeline]") != messages.npos; // what an annotation asks for
+      CHECK(refused);
+      return Then::Stop;
+    }
+    REQUIRE(compiled);
+    return all_cases ? Then::Next : Then::NextKernel;
+  });
 }
 
 } // namespace
@@ -163,24 +174,12 @@ TEST_CASE("the benchmarks of the samples compile") {
       CAPTURE(f);
       Loaded l(f);
       REQUIRE(l.program);
-      driver::CompileOptions o;
-      o.target = ir::find_target(name);
-      for (const ast::Function *k : l.program->entries()) {
-        const ast::Check *check = l.program->check_for(k->name.text, true);
-        if (!check) continue;
-        for (const ast::Case &c : check->cases) {
-          std::string at = k->name.text + "." + c.name.text + " for " + name;
-          CAPTURE(at);
-          auto spec = sema::evaluate_case(*l.program, *k, *check, c, l.diags);
-          REQUIRE(spec);
-          auto compiled = driver::compile_entry(*l.program, *k, spec->spec, o, l.diags);
-          std::string messages = l.diags.render_all();
-          INFO(messages);
-          REQUIRE(compiled);
-          CHECK(compiled->ptx.find(".local") == std::string::npos);
-          cases++;
-        }
-      }
+      each_compiled(l, *ir::find_target(name), true, [&](const auto &compiled, const std::string &) {
+        REQUIRE(compiled);
+        CHECK(compiled->ptx.find(".local") == std::string::npos);
+        cases++;
+        return Then::Next;
+      });
     }
   CHECK(cases > 20);
 }

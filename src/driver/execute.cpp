@@ -328,14 +328,24 @@ Status run_gpu(Device &device, const CompiledKernel &kernel, LaunchData &data, c
   }
   for (size_t i = 0; i < f.params.size(); i++) {
     if (!buffers[i]) continue;
-    auto guards = buffers[i]->check_guards();
-    if (!guards) return guards.failed();
-    if (*guards) return failure("{}", (*guards)->to_string(f.params[i].name));
-    if (f.params[i].mode == ir::ParamMode::In) continue;
-    auto t = buffers[i]->download(data.tensors[i].dtype, data.tensors[i].shape);
-    if (!t) return t.failed();
-    data.tensors[i] = std::move(*t);
+    TKC_TRY(give_back(*buffers[i], f.params[i], data.tensors[i]));
   }
+  return {};
+}
+
+Status check_guards(const Buffer &buffer, const std::string &name) {
+  auto guards = buffer.check_guards();
+  if (!guards) return guards.failed();
+  if (*guards) return failure("{}", (*guards)->to_string(name));
+  return {};
+}
+
+Status give_back(const Buffer &buffer, const ir::Param &param, HostTensor &tensor) {
+  TKC_TRY(check_guards(buffer, param.name));
+  if (param.mode == ir::ParamMode::In) return {};
+  auto t = buffer.download(tensor.dtype, tensor.shape);
+  if (!t) return t.failed();
+  tensor = std::move(*t);
   return {};
 }
 

@@ -61,4 +61,9 @@ Error emulator_failure(const emu::Report &report);
 Status run_gpu(Device &device, const CompiledKernel &kernel, LaunchData &data, const SourceManager &sources,
                double limit_seconds);
 
+// An error if something wrote beside the buffer of this name.
+Status check_guards(const Buffer &buffer, const std::string &name);
+// After a run: checks a parameter's buffer, and takes over what was written to it.
+Status give_back(const Buffer &buffer, const ir::Param &param, HostTensor &tensor);
+
 } // namespace tkc::driver

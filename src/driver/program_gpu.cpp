@@ -108,21 +108,9 @@ Status run_gpu(Device &device, const Plan &plan, const CompiledProgram &compiled
     TKC_TRY(prepared->queue(*stream));
     TKC_TRY(stream->wait(limit_seconds));
   }
-  auto check = [](const Buffer &b, const std::string &name) -> Status {
-    auto guards = b.check_guards();
-    if (!guards) return guards.failed();
-    if (*guards) return failure("{}", (*guards)->to_string(name));
-    return {};
-  };
-  TKC_TRY(check(*workspace, "the workspace"));
-  for (size_t i = 0; i < buffers.size(); i++) {
-    if (!buffers[i]) continue;
-    TKC_TRY(check(*buffers[i], header.params[i].name));
-    if (header.params[i].mode == ir::ParamMode::In) continue;
-    auto t = buffers[i]->download(data.tensors[i].dtype, data.tensors[i].shape);
-    if (!t) return t.failed();
-    data.tensors[i] = std::move(*t);
-  }
+  TKC_TRY(check_guards(*workspace, "the workspace"));
+  for (size_t i = 0; i < buffers.size(); i++)
+    if (buffers[i]) TKC_TRY(give_back(*buffers[i], header.params[i], data.tensors[i]));
   return {};
 }
 

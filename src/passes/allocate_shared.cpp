@@ -38,10 +38,10 @@ std::string name_of(const ir::Function &f, const SharedBuffer &b) {
   return fmt::format("`{}`", ir::def(op).source.s);
 }
 
-// Blocks that an SM's shared memory holds; the system takes 1 KB of each.
+// Blocks that run on an SM at a time, as far as shared memory goes.
 int64_t blocks(int64_t bytes, const ir::Target &target) {
   if (bytes > target.shared_per_block) return 0;
-  return std::min<int64_t>(32, target.shared_per_sm / (bytes + 1024));
+  return std::min<int64_t>(32, blocks_by_shared(bytes, target));
 }
 } // namespace
 

@@ -123,6 +123,7 @@ int64_t access_vector(const ir::Op &op, DType t, int64_t max_bytes);
 RegLayout access_layout(const ir::Op &op, DType t, const LayoutCost &cost, int64_t warps);
 // The layout with the warps of `from`, and registers and lanes in the order of `like`.
 RegLayout within_warps(const RegLayout &like, const RegLayout &from);
+bool is_scan(const ir::Op &op);
 RegLayout scan_layout(const ir::Op &op, int64_t warps);
 RegLayout default_layout(const ir::Type &t, int64_t warps); // blocked, vectors of up to 16 bytes along the last dim
 

@@ -129,6 +129,11 @@ RegLayout within_warps(const RegLayout &like, const RegLayout &from) {
   return out;
 }
 
+bool is_scan(const Op &op) {
+  return op.kind == OpKind::CumSum || op.kind == OpKind::CumProd || op.kind == OpKind::CumMax ||
+         op.kind == OpKind::CumMin;
+}
+
 RegLayout scan_layout(const Op &op, int64_t warps) {
   const ir::Type &t = op.operand(0)->type;
   int axis = int(op.attrs.i("axis"));

@@ -29,10 +29,6 @@ constexpr double kFreeRegisters = 200, kSpillCycles = 40;
 constexpr double kStreamedRegisters = 32; // of an operand that is read from shared memory step by step
 
 bool is_tile(const Value *v) { return v->type.is_tile() && !v->type.is_scalar(); }
-bool is_scan(const Op *op) {
-  return op->kind == OpKind::CumSum || op->kind == OpKind::CumProd || op->kind == OpKind::CumMax ||
-         op->kind == OpKind::CumMin;
-}
 
 class Propagation {
 public:
@@ -135,7 +131,7 @@ private:
     }
     if (op->results.empty() || !is_tile(op->result())) return;
     auto &w = wish(op->result());
-    if (is_scan(op)) {
+    if (is_scan(*op)) {
       if (!vars_.in_place.count(op))
         wish_for(op->operand(0), scan_layout(*op, vars_.warps), weight);
       else if (w && bit_by_bit(w->layout, int(op->attrs.i("axis"))))
@@ -596,9 +592,7 @@ private:
     case OpKind::CumSum:
     case OpKind::CumProd:
     case OpKind::CumMax:
-    case OpKind::CumMin: {
-      return scan(op);
-    }
+    case OpKind::CumMin: return scan(op);
     case OpKind::Yield:
     case OpKind::Return: return; // their users' business
     default: break;

@@ -260,11 +260,11 @@ private:
     out_.loops = std::move(fitting);
     if (out_.loops.empty()) out_.producer_warps = 0;
   }
-  // That an SM holds, if each uses so much shared memory: the system takes 1 KB of each.
+  // That run on an SM at a time, if each uses so much shared memory.
   int64_t blocks(int64_t shared) const {
     int64_t threads = (f_.warps + out_.producer_warps) * 32;
     return std::max<int64_t>(
-        1, std::min(target_.shared_per_sm / (shared + 1024), kRegistersOfSM / (threads * kTypicalRegisters)));
+        1, std::min(blocks_by_shared(shared, target_), kRegistersOfSM / (threads * kTypicalRegisters)));
   }
   // Of everything in shared memory, if these loops get their rings. A producer role fills a ring from the kernel's
   // start.

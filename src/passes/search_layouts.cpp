@@ -48,9 +48,7 @@ public:
       : f_(f), cost_(target, part, warps) {
     ir::walk(f.body, [&](Op *op) {
       if (op->kind == OpKind::Mma) products_.emplace_back(op, candidates(*op, target, warps));
-      if (op->kind == OpKind::CumSum || op->kind == OpKind::CumProd || op->kind == OpKind::CumMax ||
-          op->kind == OpKind::CumMin)
-        scans_.push_back(op);
+      if (is_scan(*op)) scans_.push_back(op);
     });
     best_.variables.warps = warps;
   }
@@ -69,20 +67,20 @@ public:
   }
 
 private:
-  enum class Work : uint8_t {
+  enum class Accept : uint8_t {
     Any,
     NoMore,    // not for more work in all, however well it overlaps
     TieBreaker // estimates are not better than a percent: of plans so close, the one with less work
   };
-  bool accept(const LayoutVariables &v, Work work = Work::Any) {
+  bool accept(const LayoutVariables &v, Accept when = Accept::Any) {
     LayoutPlan plan = propagate_layouts(f_, v, cost_);
     bool better = !seen_;
     if (seen_ && best_.plan.problem.empty() != plan.problem.empty())
       better = plan.problem.empty();
     else if (seen_)
-      better = work == Work::TieBreaker && tie(plan) ? plan.slots < best_.plan.slots - 1e-9
-                                                     : plan.cycles < best_.plan.cycles;
-    if (work == Work::NoMore && seen_ && plan.slots > best_.plan.slots + 1e-9) better = false;
+      better = when == Accept::TieBreaker && tie(plan) ? plan.slots < best_.plan.slots - 1e-9
+                                                       : plan.cycles < best_.plan.cycles;
+    if (when == Accept::NoMore && seen_ && plan.slots > best_.plan.slots + 1e-9) better = false;
     if (better) best_ = {v, std::move(plan)};
     seen_ = true;
     return better;
@@ -115,7 +113,7 @@ private:
           for (size_t p = 0; p < products_.size(); p++)
             v.products[products_[p].first] =
                 nearest(products_[p].second, share[dims[p].m], share[dims[p].n], share[dims[p].k], transposed);
-          accept(v, Work::TieBreaker);
+          accept(v, Accept::TieBreaker);
         }
         return;
       }
@@ -176,7 +174,7 @@ private:
         MmaConfig &c = v.products[op];
         c.tiling.*which = wide ? log2_ceil(128 / c.shape->elem_bits) : 0;
       }
-      if (v.products != best_.variables.products) accept(v, Work::NoMore);
+      if (v.products != best_.variables.products) accept(v, Accept::NoMore);
     };
     for (const auto &[id, all] : dims) change(all, true);
     for (const auto &one : singles) change({&one, 1}, best_.variables.products[one.first].tiling.*one.second == 0);

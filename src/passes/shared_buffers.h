@@ -2,6 +2,7 @@
 // asks whether its rings would fit.
 #pragma once
 #include "ir/ir.h"
+#include "ir/target.h"
 #include <map>
 
 namespace tkc::passes {
@@ -33,5 +34,9 @@ std::vector<SharedBuffer> shared_buffers(ir::Function &f, const ProgramOrder &or
 // Gives each its offset, first fit, largest first; the result is the total. Two buffers share bytes only if `share` and
 // their ranges are apart; rings of different proxies never do.
 int64_t place_buffers(std::vector<SharedBuffer> &buffers, bool share);
+// Blocks of so many bytes that an SM's shared memory holds; the system takes 1 KB of each.
+inline int64_t blocks_by_shared(int64_t bytes, const ir::Target &target) {
+  return target.shared_per_sm / (bytes + 1024);
+}
 
 } // namespace tkc::passes
