@@ -8,6 +8,7 @@
 // from that one. Values that cost nothing to make are made again instead.
 #include "ir/builder.h"
 #include "passes/layout_choice.h"
+#include "passes/remake.h"
 
 namespace tkc::passes {
 
@@ -57,6 +58,7 @@ void apply_layouts(ir::Function &f, const LayoutDecision &d) {
     Value *v = c.op->operand(size_t(c.operand));
     auto key = std::pair<const Value *, std::string>(v, c.to.to_string());
     auto it = shared.find(key);
+    if (it == shared.end() && c.remade) it = shared.emplace(key, remake(f, v, c.to)).first;
     if (it == shared.end()) {
       Op *convert = f.new_op(OpKind::ConvertLayout, c.op->loc);
       if (!register_map(*v->layout, c.to))

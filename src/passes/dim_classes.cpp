@@ -1,6 +1,7 @@
 #include "passes/dim_classes.h"
 #include "ir/op_def.h"
 #include "layout/reg_layout.h"
+#include "passes/layout_choice.h"
 #include <algorithm>
 
 namespace tkc::passes {
@@ -67,6 +68,13 @@ void DimClasses::visit(const Op *op) {
     for (int64_t d = 0; d < op->result()->type.rank(); d++) join(op->result(), d, op->operand(0), d < axis ? d : d + 1);
     return;
   }
+  case OpKind::Slice:
+  case OpKind::Insert:
+  case OpKind::Concat: // a part keeps the dims that it has whole
+    for (const Value *v : op->operands)
+      for (int64_t d = 0; v->type.is_tile() && d < v->type.rank(); d++)
+        if (v->type.shape[size_t(d)] == op->result()->type.shape[size_t(d)]) join(v, d, op->result(), d);
+    return;
   case OpKind::For: {
     const ir::Block *body = op->regions[0];
     for (size_t i = 0; i < op->results.size(); i++)
@@ -86,7 +94,7 @@ void DimClasses::visit(const Op *op) {
     return;
   default: break;
   }
-  if (ir::def(*op).layout.kind == ir::LayoutKind::Pointwise)
+  if (ir::def(*op).layout.kind == ir::LayoutKind::Pointwise || is_scan(*op))
     for (const Value *v : op->operands) join_all(v, op->result());
 }
 

@@ -41,6 +41,7 @@ struct Conversion {
   ir::Op *op; // the user
   int64_t operand;
   RegLayout to;
+  bool remade = false; // not converted: made again (remake.h)
 };
 
 // A load that goes through shared memory: it is read in one layout, its users have it in another (the home).
@@ -96,6 +97,8 @@ public:
   };
   const Product &product(const ir::Op &op, const MmaConfig &c);
   Work conversion(const RegLayout &from, const RegLayout &to, DType t);
+  // Of v from `from` to `to`: by a conversion, or made again if that is possible and cheaper, which `remade` tells.
+  Work conversion(const ir::Value *v, const RegLayout &from, const RegLayout &to, bool &remade);
   // f32 partial sums through shared memory between as many warps.
   Work exchange(int64_t registers, int64_t sharers) const;
   int64_t vector_elements(const ir::Op &op, DType t) const; // elements of the widest access of a blocked layout
@@ -115,6 +118,7 @@ private:
   std::map<std::pair<const ir::Op *, decltype(MmaConfig().key())>, Product> products_;
   std::map<const ir::Op *, std::unordered_map<RegLayout, Work>> accesses_;
   std::map<int64_t, std::unordered_map<RegLayout, SmemCost>> ring_reads_; // by bytes of an element
+  std::unordered_map<const ir::Value *, int64_t> remake_ops_;
 };
 
 // Elements of the widest access of at most `max_bytes` along the innermost dim, from what is known of the tile's place.

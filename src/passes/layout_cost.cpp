@@ -7,6 +7,7 @@
 #include "layout/convert.h"
 #include "layout/global_access.h"
 #include "passes/layout_choice.h"
+#include "passes/remake.h"
 #include <algorithm>
 #include <cmath>
 
@@ -283,6 +284,18 @@ Work LayoutCost::product_work(const Op &op, const MmaConfig &c, const RegLayout 
          .tensor = tensor * per_core()};
   if (steps.k_warp_mask) w += exchange(acc.num_regs(), int64_t(1) << __builtin_popcount(steps.k_warp_mask));
   return w;
+}
+
+Work LayoutCost::conversion(const ir::Value *v, const RegLayout &from, const RegLayout &to, bool &remade) {
+  Work converted = conversion(from, to, v->type.dtype);
+  auto [it, fresh] = remake_ops_.try_emplace(v);
+  if (fresh) it->second = remake_ops(v);
+  remade = false;
+  if (it->second == 0) return converted;
+  double slots = double(it->second) * double(to.num_regs());
+  Work again{.serial = slots, .issue = slots * per_core()};
+  remade = again.cycles() < converted.cycles();
+  return remade ? again : converted;
 }
 
 Work LayoutCost::conversion(const RegLayout &from, const RegLayout &to, DType t) {

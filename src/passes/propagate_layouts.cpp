@@ -143,7 +143,9 @@ private:
     if (d.layout.kind == LayoutKind::Pointwise) {
       for (Value *v : op->operands) wish_for(v, here.layout, here.weight);
     } else if (d.layout.kind == LayoutKind::Structural && d.layout.backward && !op->operands.empty()) {
-      if (auto l = d.layout.backward(*op, here.layout)) wish_for(op->operand(0), *l, here.weight);
+      // A part of a tile speaks for its elements only.
+      double part = double(op->result()->type.elements()) / double(op->operand(0)->type.elements());
+      if (auto l = d.layout.backward(*op, here.layout)) wish_for(op->operand(0), *l, here.weight * std::min(part, 1.0));
     }
   }
 
@@ -197,9 +199,9 @@ private:
       return;
     }
     if (*home(v) == l) return;
-    bool shared = converted(v, l);
-    work_->add_conversion(v, op, cost_.conversion(*home(v), l, v->type.dtype), shared);
-    plan_.conversions.push_back({op, int64_t(i), l});
+    bool shared = converted(v, l), remade = false;
+    work_->add_conversion(v, op, cost_.conversion(v, *home(v), l, remade), shared);
+    plan_.conversions.push_back({op, int64_t(i), l, remade});
   }
 
   // The home of an operand; a waiting one is settled first.
@@ -240,9 +242,10 @@ private:
     double least = INFINITY;
     for (const RegLayout *l : candidates) {
       Work work = cost_.pointwise(*op, *l);
+      bool remade = false;
       for (Value *v : op->operands)
         if (is_tile(v) && !waiting(v) && !(*home(v) == *l) && !converted(v, *l))
-          work += cost_.conversion(*home(v), *l, v->type.dtype);
+          work += cost_.conversion(v, *home(v), *l, remade);
       if (wish(r) && !(*l == wish(r)->layout)) work += cost_.conversion(*l, wish(r)->layout, r->type.dtype);
       double c = work.cycles();
       if (c < least) {
