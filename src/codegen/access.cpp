@@ -157,13 +157,20 @@ void store_slot(LowerCtx &c, Value *address, Value *v, Value *predicate) {
   nvvm::st(c.b, how, address, {&bits, 1}, predicate);
 }
 
-Value *load_slot(LowerCtx &c, Value *address, llvm::Type *type) {
+void load_slots(LowerCtx &c, Value *address, llvm::Type *type, int64_t n, std::vector<Value *> &out) {
   unsigned width = type->getPrimitiveSizeInBits() == 64 ? 64 : 32;
-  nvvm::Access how{nvvm::kShared, width / 8};
-  Value *bits = nvvm::ld(c.b, how, address, c.b.getIntNTy(width), 1)[0];
-  if (unsigned size = type->getPrimitiveSizeInBits(); size < 32 && size > 1)
-    bits = c.b.CreateTrunc(bits, c.b.getIntNTy(size));
-  return from_bits(c, bits, type);
+  nvvm::Access how{nvvm::kShared, width / 8 * n};
+  for (Value *bits : nvvm::ld(c.b, how, address, c.b.getIntNTy(width), n)) {
+    if (unsigned size = type->getPrimitiveSizeInBits(); size < 32 && size > 1)
+      bits = c.b.CreateTrunc(bits, c.b.getIntNTy(size));
+    out.push_back(from_bits(c, bits, type));
+  }
+}
+
+Value *load_slot(LowerCtx &c, Value *address, llvm::Type *type) {
+  std::vector<Value *> out;
+  load_slots(c, address, type, 1, out);
+  return out[0];
 }
 
 // ---- global memory

@@ -61,6 +61,8 @@ llvm::Value *shared_address(LowerCtx &c, int64_t bytes, llvm::Value *index = nul
 // A value of an exchange in its slot of shared memory: 4 bytes, or 8 for 64-bit types.
 void store_slot(LowerCtx &c, llvm::Value *address, llvm::Value *v, llvm::Value *predicate);
 llvm::Value *load_slot(LowerCtx &c, llvm::Value *address, llvm::Type *type);
+// `n` slots side by side, at most 16 bytes and aligned to all of them, appended to `out`.
+void load_slots(LowerCtx &c, llvm::Value *address, llvm::Type *type, int64_t n, std::vector<llvm::Value *> &out);
 
 // ---- global memory
 // A register of an integer value as a position: signed i32 or i64, whatever the integer's type.

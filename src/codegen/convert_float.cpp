@@ -139,6 +139,19 @@ public:
     return b_.CreateTrunc(i, b_.getIntNTy(unsigned(bits)));
   }
 
+  // Half of a word is the upper half of an f32: a shift or a mask, where cvt would want the word taken apart first. What was
+  // just rounded in a pair stays one; of loaded values targets with mixed arithmetic take halves as operands.
+  V widen_bf16(V v) {
+    auto *half = llvm::dyn_cast<llvm::ExtractElementInst>(v);
+    auto *at = half ? llvm::dyn_cast<llvm::ConstantInt>(half->getIndexOperand()) : nullptr;
+    V pair = half ? half->getVectorOperand() : nullptr;
+    if (!at || pair->getType()->getPrimitiveSizeInBits() != 32 ||
+        (c_.target.has(ir::kMixedFloat) && !llvm::isa<llvm::FPTruncInst>(pair)))
+      return b_.CreateFPExt(v, b_.getFloatTy());
+    V word = b_.CreateBitCast(pair, b_.getInt32Ty());
+    return float_of(at->isZero() ? b_.CreateShl(word, 16) : b_.CreateAnd(word, 0xffff0000));
+  }
+
   V f32(double v) { return llvm::ConstantFP::get(b_.getFloatTy(), v); }
   V bits_of(V x) { return b_.CreateBitCast(x, b_.getInt32Ty()); }
   V float_of(V x) { return b_.CreateBitCast(x, b_.getFloatTy()); }
@@ -216,6 +229,7 @@ Regs widen(LowerCtx &c, DType t, const Regs &x) {
   }
   Conversion convert(c);
   if (is_small(t)) return each(x, [&](V v) { return convert.decode(t, v); });
+  if (t == DType::BF16) return each(x, [&](V v) { return convert.widen_bf16(v); });
   return each(x, [&](V v) { return b.CreateFPExt(v, b.getFloatTy()); });
 }
 

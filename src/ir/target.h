@@ -20,6 +20,7 @@ enum Feature : uint32_t {
   kHopper = kStmatrix | kTma | kCluster | kElect | kBf16Native,
   kWideGlobal = 256, // 32-byte global accesses
   kSetMaxNReg = 512,
+  kMixedFloat = 1024, // add, sub, fma of f32 with f16 and bf16 operands
 };
 
 struct Target {

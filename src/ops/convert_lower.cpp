@@ -63,24 +63,41 @@ Regs movmatrix(LowerCtx &c, const MovMatrixPlan &plan, const Regs &from) {
   return out;
 }
 
-// An array of values after some stages of selects; only what is asked for is computed.
+// An array of values after some stages of selects; only what is asked for is computed. 16-bit values whose neighbours move
+// together are selected two at a time.
 class Selected {
 public:
   Selected(LowerCtx &c, const std::vector<SelectStage> &stages, Regs values, DType t)
-      : c_(c), stages_(stages), values_(std::move(values)), type_(t) {}
+      : c_(c), stages_(stages), values_(std::move(values)), type_(t) {
+    pairs_ = dtype_bytes(t) == 2 && !stages.empty() && values_.size() % 2 == 0;
+    for (const SelectStage &s : stages) pairs_ &= s.index_xor % 2 == 0;
+  }
   Regs &values() { return values_; }
-  Value *operator[](int i) { return after(stages_.size(), i); }
+  Value *operator[](int i) {
+    if (!pairs_) return after(stages_.size(), i);
+    Value *word = after(stages_.size(), i / 2);
+    return unpack_words(c_, DType::U16, {&word, 1}, 2)[size_t(i % 2)];
+  }
 
 private:
+  // Value i, or pair i, after so many stages.
   Value *after(size_t stage, int i) {
-    if (stage == 0) return or_zero(c_, values_[size_t(i)], type_);
     auto [it, fresh] = memo_.try_emplace({stage, i}, nullptr);
-    if (fresh) {
+    if (!fresh) return it->second;
+    Value *v;
+    if (stage == 0) {
+      v = pairs_ ? pair(i) : or_zero(c_, values_[size_t(i)], type_);
+    } else {
       const SelectStage &s = stages_[stage - 1];
-      Value *moved = after(stage - 1, i ^ int(s.index_xor)), *kept = after(stage - 1, i);
-      memo_[{stage, i}] = moved == kept ? kept : c_.b.CreateSelect(odd(s), moved, kept);
+      Value *moved = after(stage - 1, i ^ int(s.index_xor) / (pairs_ ? 2 : 1)), *kept = after(stage - 1, i);
+      v = moved == kept ? kept : c_.b.CreateSelect(odd(s), moved, kept);
     }
-    return memo_[{stage, i}];
+    return memo_[{stage, i}] = v;
+  }
+  Value *pair(int i) {
+    Regs parts;
+    for (int k : {2 * i, 2 * i + 1}) parts.push_back(or_zero(c_, values_[size_t(k)], type_));
+    return pack_words(c_, DType::U16, parts)[0];
   }
   Value *odd(const SelectStage &s) {
     if (s.warp_mask == 0 && std::has_single_bit(s.lane_mask))
@@ -96,6 +113,7 @@ private:
   const std::vector<SelectStage> &stages_;
   Regs values_;
   DType type_;
+  bool pairs_ = false;
   std::map<std::pair<size_t, int>, Value *> memo_;
 };
 

@@ -27,6 +27,13 @@ public:
   }
 
   void run() {
+    // A sum of products may fuse them, as elementwise sums may.
+    llvm::IRBuilderBase::FastMathFlagGuard guard(c_.b);
+    if (kind_ == Combine::Sum && (acc_ == DType::F32 || acc_ == DType::F64)) {
+      llvm::FastMathFlags flags;
+      flags.setAllowContract();
+      c_.b.setFastMathFlags(flags);
+    }
     RegLayout sliced = layout_.slice(int(axis_));
     std::vector<Partial> result = registers(size_t(sliced.num_regs()));
     for (int r : exchange_.result_regs) lanes(result[size_t(r)]);
@@ -175,22 +182,25 @@ private:
     for (size_t i = 0; i < own.size(); i++)
       if (axis_warps >> i & 1) own[i] = 0;
     Value *group = c_.linear(t.lane, own);
+    int64_t ways = int64_t(1) << std::popcount(axis_warps);
     for (int64_t i = 0; i < count; i++) {
+      std::vector<Value *> values = side_by_side(at + i * t.count * slot, group, slot, c_.type(acc_), ways), positions;
+      if (with_index_) positions = side_by_side(indices + i * t.count * 4, group, 4, c_.b.getInt32Ty(), ways);
       Partial sum;
-      for (uint32_t w = 0;;) {
-        int64_t other = 0;
-        for (size_t b = 0; b < t.warp.size(); b++)
-          if (w >> b & 1) other |= t.warp[b];
-        Partial p{load_slot(c_, shared_address(c_, at + (i * t.count + other) * slot, group, slot), c_.type(acc_)),
-                  nullptr};
-        if (with_index_)
-          p.index = load_slot(c_, shared_address(c_, indices + (i * t.count + other) * 4, group, 4), c_.b.getInt32Ty());
-        sum = sum.value ? merge(sum, p) : p;
-        w = (w - axis_warps) & axis_warps; // the next subset of the axis' warp bits
-        if (w == 0) break;
+      for (size_t w = 0; w < size_t(ways); w++) {
+        Partial p{values[w], with_index_ ? positions[w] : nullptr};
+        sum = w ? merge(sum, p) : p;
       }
       result[size_t(exchange_.result_regs[size_t(i)])] = sum;
     }
+  }
+
+  // `n` slots from `index` on, of the scratch at `at`.
+  std::vector<Value *> side_by_side(int64_t at, Value *index, int64_t slot, llvm::Type *type, int64_t n) {
+    std::vector<Value *> out;
+    int64_t step = std::min(n, 16 / slot);
+    for (int64_t w = 0; w < n; w += step) load_slots(c_, shared_address(c_, at + w * slot, index, slot), type, step, out);
+    return out;
   }
 
   LowerCtx &c_;

@@ -22,20 +22,24 @@ uint32_t zero_bits(const std::vector<uint32_t> &part) {
 }
 } // namespace
 
-PackedThreads pack_threads(const RegLayout &l, uint32_t lane_skip, uint32_t warp_skip) {
+PackedThreads pack_threads(const RegLayout &l, uint32_t lane_skip, uint32_t warp_skip, uint32_t warp_first) {
   PackedThreads out;
   out.lane_skip = lane_skip, out.warp_skip = warp_skip;
-  for (size_t i = 0; i < l.lane.size(); i++)
-    out.lane.push_back(lane_skip >> i & 1 ? 0 : uint32_t(std::exchange(out.count, out.count * 2)));
-  for (size_t i = 0; i < l.warp.size(); i++)
-    out.warp.push_back(warp_skip >> i & 1 ? 0 : uint32_t(std::exchange(out.count, out.count * 2)));
+  out.lane.resize(l.lane.size()), out.warp.resize(l.warp.size());
+  auto number = [&](std::vector<uint32_t> &bits, uint32_t taken) {
+    for (size_t i = 0; i < bits.size(); i++)
+      if (taken >> i & 1) bits[i] = uint32_t(std::exchange(out.count, out.count * 2));
+  };
+  number(out.warp, warp_first & ~warp_skip);
+  number(out.lane, ~lane_skip);
+  number(out.warp, ~warp_first & ~warp_skip);
   return out;
 }
 
 ReduceExchange reduce_exchange(const RegLayout &operand, int64_t axis) {
   ReduceExchange out;
   out.axis = operand.axis_bits(int(axis));
-  out.threads = pack_threads(operand, out.axis.lane | zero_bits(operand.lane), zero_bits(operand.warp));
+  out.threads = pack_threads(operand, out.axis.lane | zero_bits(operand.lane), zero_bits(operand.warp), out.axis.warp);
   for (int r : operand.live_regs()) out.result_regs.push_back(operand.sliced_reg(int(axis), r));
   std::sort(out.result_regs.begin(), out.result_regs.end());
   out.result_regs.erase(std::unique(out.result_regs.begin(), out.result_regs.end()), out.result_regs.end());

@@ -41,6 +41,7 @@ void apply_layouts(ir::Function &f, const LayoutDecision &d) {
     if (c.tiling.wide_n || c.tiling.wide_k)
       product->attrs.set("wide", std::vector<int64_t>{c.tiling.wide_n, c.tiling.wide_k});
   }
+  std::map<const Value *, Value *> staged; // what was read
   for (const StagedLoad &s : d.plan.staged) {
     Value *v = s.op->result();
     Value *read = f.new_value(v->type, v->name);
@@ -52,13 +53,14 @@ void apply_layouts(ir::Function &f, const LayoutDecision &d) {
     convert->results = {v};
     v->op = convert;
     insert_after(s.op, convert);
+    staged.emplace(v, read);
   }
   std::map<std::pair<const Value *, std::string>, Value *> shared;
   for (const Conversion &c : d.plan.conversions) {
     Value *v = c.op->operand(size_t(c.operand));
     auto key = std::pair<const Value *, std::string>(v, c.to.to_string());
     auto it = shared.find(key);
-    if (it == shared.end() && c.remade) it = shared.emplace(key, remake(f, v, c.to)).first;
+    if (it == shared.end() && c.how == Conversion::How::Remade) it = shared.emplace(key, remake(f, v, c.to)).first;
     if (it == shared.end()) {
       Op *convert = f.new_op(OpKind::ConvertLayout, c.op->loc);
       if (!register_map(*v->layout, c.to))
@@ -67,6 +69,7 @@ void apply_layouts(ir::Function &f, const LayoutDecision &d) {
             v = converted;
             break;
           }
+      if (c.how == Conversion::How::Reread) v = staged.at(v);
       convert->operands = {v};
       Value *r = f.new_value(v->type, v->name);
       r->op = convert;

@@ -12,6 +12,7 @@
 #include "layout/fragments.h"
 #include "layout/reg_layout.h"
 #include "layout/smem_layout.h"
+#include <algorithm>
 #include <map>
 #include <set>
 #include <tuple>
@@ -41,7 +42,11 @@ struct Conversion {
   ir::Op *op; // the user
   int64_t operand;
   RegLayout to;
-  bool remade = false; // not converted: made again (remake.h)
+  enum class How : uint8_t {
+    Moved,  // from the home
+    Remade, // remake.h
+    Reread, // of a tile that a loop stages in shared memory: read from there
+  } how = How::Moved;
 };
 
 // A load that goes through shared memory: it is read in one layout, its users have it in another (the home).
@@ -97,14 +102,15 @@ public:
   };
   const Product &product(const ir::Op &op, const MmaConfig &c);
   Work conversion(const RegLayout &from, const RegLayout &to, DType t);
-  // Of v from `from` to `to`: by a conversion, or made again if that is possible and cheaper, which `remade` tells.
-  Work conversion(const ir::Value *v, const RegLayout &from, const RegLayout &to, bool &remade);
+  // The cheapest way from v's home `from` to `to`; `staged`: v is in shared memory of a loop's ring.
+  Work conversion(const ir::Value *v, const RegLayout &from, const RegLayout &to, bool staged, Conversion::How &how);
   // f32 partial sums through shared memory between as many warps.
   Work exchange(int64_t registers, int64_t sharers) const;
   int64_t vector_elements(const ir::Op &op, DType t) const; // elements of the widest access of a blocked layout
 
 private:
   const SmemCost &ring_read(const RegLayout &to, int64_t bytes);
+  Work reread(const RegLayout &to, DType t);
   Work product_work(const ir::Op &op, const MmaConfig &c, const RegLayout &a, const RegLayout &b,
                     const RegLayout &acc) const;
   Work access_work(const ir::Op &op, const RegLayout &l, DType t, bool store) const;
@@ -140,6 +146,11 @@ struct LayoutDecision {
 // Chooses everything; `plan.problem` says why there is none.
 LayoutDecision search_layouts(ir::Function &f, const ir::Target &target, const ir::Part &part);
 void apply_layouts(ir::Function &f, const LayoutDecision &d);
+
+// Extents that are no powers of two: layouts hold more elements than the tile.
+inline bool has_padding(const ir::Type &t) {
+  return std::any_of(t.shape.begin(), t.shape.end(), [](int64_t n) { return n & (n - 1); });
+}
 
 int64_t trip_estimate(const ir::Op &loop); // of a for loop: exact if constant
 

@@ -286,16 +286,29 @@ Work LayoutCost::product_work(const Op &op, const MmaConfig &c, const RegLayout 
   return w;
 }
 
-Work LayoutCost::conversion(const ir::Value *v, const RegLayout &from, const RegLayout &to, bool &remade) {
-  Work converted = conversion(from, to, v->type.dtype);
+Work LayoutCost::conversion(const ir::Value *v, const RegLayout &from, const RegLayout &to, bool staged,
+                            Conversion::How &how) {
+  how = Conversion::How::Moved;
+  Work best = conversion(from, to, v->type.dtype);
+  auto other = [&](const Work &w, Conversion::How way) {
+    if (w.cycles() < best.cycles()) best = w, how = way;
+  };
   auto [it, fresh] = remake_ops_.try_emplace(v);
   if (fresh) it->second = remake_ops(v);
-  remade = false;
-  if (it->second == 0) return converted;
-  double slots = double(it->second) * double(to.num_regs());
-  Work again{.serial = slots, .issue = slots * per_core()};
-  remade = again.cycles() < converted.cycles();
-  return remade ? again : converted;
+  if (it->second) {
+    double slots = double(it->second) * double(to.num_regs());
+    other({.serial = slots, .issue = slots * per_core()}, Conversion::How::Remade);
+  }
+  if (staged) other(reread(to, v->type.dtype), Conversion::How::Reread);
+  return best;
+}
+
+Work LayoutCost::reread(const RegLayout &to, DType t) {
+  const SmemCost &read = ring_read(to, dtype_bytes(t));
+  double slots = double(read.accesses) * (read.width < 4 ? 1 + costs_.pack : 1);
+  return {.serial = slots,
+          .issue = slots * per_core(),
+          .shared = double(warps_) * double(read.wavefronts) * costs_.wavefront};
 }
 
 Work LayoutCost::conversion(const RegLayout &from, const RegLayout &to, DType t) {

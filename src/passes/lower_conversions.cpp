@@ -7,10 +7,14 @@
 //
 // The plan comes from the layout library and depends on the two layouts alone. Stores stand early and loads late, so
 // that conversions that do not depend on each other share their barriers: the loads of the two operands of a product
-// wait once. Conversions that move registers only, shuffle, or use movmatrix stay as they are.
+// wait once. What a load has read is stored once for all layouts that are wanted of it, as a ring would hold it, but
+// for tiles with padding, which only a ring's copies write.
+// Conversions that move registers only, shuffle, or use movmatrix stay as they are.
 #include "ir/op_def.h"
 #include "layout/convert.h"
+#include "passes/layout_choice.h"
 #include "passes/passes.h"
+#include <map>
 
 namespace tkc::passes {
 
@@ -33,16 +37,27 @@ bool lower_conversions(ir::Function &f, PassContext &context) {
     ConversionPlan plan = plan_conversion(*x->layout, *op->result()->layout, dtype_bytes(x->type.dtype) * 8, features);
     if (plan.kind == ConvertKind::Shared) todo.push_back(op);
   });
+  std::map<const Value *, Op *> stores; // of loaded tiles
+  std::map<Op *, std::vector<SmemUse>> reads;
   for (Op *op : todo) {
     Value *x = op->operand(0), *y = op->result();
-    SharedPlan plan = plan_shared(*x->layout, *y->layout, dtype_bytes(x->type.dtype) * 8, features);
-    Op *store = f.new_op(OpKind::ScratchStore, op->loc);
-    store->operands = {x};
-    store->attrs.set("smem", plan.layout);
-    Value *token = f.new_value(ir::Type::token());
-    token->op = store;
-    store->results = {token};
-    insert_before(op, store);
+    Op *&kept = stores[x];
+    Op *store = kept;
+    if (!store) {
+      store = f.new_op(OpKind::ScratchStore, op->loc);
+      store->operands = {x};
+      store->attrs.set("smem", plan_shared(*x->layout, *y->layout, dtype_bytes(x->type.dtype) * 8, features).layout);
+      Value *token = f.new_value(ir::Type::token());
+      token->op = store;
+      store->results = {token};
+      insert_before(op, store);
+      if (x->op && x->op->kind == OpKind::Load && !has_padding(x->type)) {
+        kept = store;
+        reads[store].push_back({true, *x->layout, 1});
+      }
+    }
+    if (kept) reads[store].push_back({false, *y->layout, 1});
+    Value *token = store->result();
     Op *load = f.new_op(OpKind::ScratchLoad, op->loc);
     load->operands = {token};
     load->results = {y};
@@ -62,6 +77,12 @@ bool lower_conversions(ir::Function &f, PassContext &context) {
       insert_after(store, load);
     }
   }
+  for (const auto &[store, uses] : reads)
+    if (uses.size() > 2) {
+      const ir::Type &t = store->operand(0)->type;
+      store->attrs.set("smem",
+                       choose_smem_layout(t.shape, dtype_bytes(t.dtype), uses, SmemForm::Swizzle, features));
+    }
   return !todo.empty();
 }
 

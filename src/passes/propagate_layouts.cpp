@@ -199,9 +199,10 @@ private:
       return;
     }
     if (*home(v) == l) return;
-    bool shared = converted(v, l), remade = false;
-    work_->add_conversion(v, op, cost_.conversion(v, *home(v), l, remade), shared);
-    plan_.conversions.push_back({op, int64_t(i), l, remade});
+    bool shared = converted(v, l);
+    Conversion c{op, int64_t(i), l};
+    work_->add_conversion(v, op, cost_.conversion(v, *home(v), l, staged_.count(v), c.how), shared);
+    plan_.conversions.push_back(std::move(c));
   }
 
   // The home of an operand; a waiting one is settled first.
@@ -242,10 +243,10 @@ private:
     double least = INFINITY;
     for (const RegLayout *l : candidates) {
       Work work = cost_.pointwise(*op, *l);
-      bool remade = false;
+      Conversion::How how;
       for (Value *v : op->operands)
         if (is_tile(v) && !waiting(v) && !(*home(v) == *l) && !converted(v, *l))
-          work += cost_.conversion(v, *home(v), *l, remade);
+          work += cost_.conversion(v, *home(v), *l, staged_.count(v), how);
       if (wish(r) && !(*l == wish(r)->layout)) work += cost_.conversion(*l, wish(r)->layout, r->type.dtype);
       double c = work.cycles();
       if (c < least) {
@@ -293,6 +294,7 @@ private:
         chosen = w->layout;
         work = staged;
         plan_.staged.push_back({op, coalesced});
+        if (weight_ > 1 && !has_padding(r->type)) staged_.insert(r);
       }
     }
     require_indices(op, accessed);
@@ -649,6 +651,7 @@ private:
   RegLayout scalar_;
   std::vector<std::optional<Wish>> wishes_;
   std::vector<Value *> unassigned_;
+  std::set<const Value *> staged_; // in loops, where a ring will hold them
   double weight_ = 1;  // executions of the block at hand
   double carried_ = 0; // registers of a thread for what the loops around it carry
   std::optional<PlanWork> work_;

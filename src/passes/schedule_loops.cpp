@@ -247,7 +247,7 @@ private:
     for (bool more = true; more;) {
       more = false;
       for (LoopSchedule &s : fitting) {
-        if (s.stages >= kMostStages || wished_stages(*s.loop) ||
+        if (s.stages >= most_stages(*s.loop) || wished_stages(*s.loop) ||
             (s.stages - 1) * s.stage_bytes * blocks(bytes(fitting)) >= kInFlight)
           continue;
         s.stages++;
@@ -259,6 +259,12 @@ private:
     }
     out_.loops = std::move(fitting);
     if (out_.loops.empty()) out_.producer_warps = 0;
+  }
+  // No more than iterations, if no loop around it goes on filling.
+  static int64_t most_stages(const Op &loop) {
+    for (const Op *op = loop.block->parent; op; op = op->block ? op->block->parent : nullptr)
+      if (op->kind == OpKind::For || op->kind == OpKind::While) return kMostStages;
+    return std::min(kMostStages, std::max<int64_t>(2, trip_estimate(loop)));
   }
   // That run on an SM at a time, if each uses so much shared memory.
   int64_t blocks(int64_t shared) const {
