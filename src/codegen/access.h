@@ -61,8 +61,9 @@ llvm::Value *shared_address(LowerCtx &c, int64_t bytes, llvm::Value *index = nul
 // A value of an exchange in its slot of shared memory: 4 bytes, or 8 for 64-bit types.
 void store_slot(LowerCtx &c, llvm::Value *address, llvm::Value *v, llvm::Value *predicate);
 llvm::Value *load_slot(LowerCtx &c, llvm::Value *address, llvm::Type *type);
-// `n` slots side by side, at most 16 bytes and aligned to all of them, appended to `out`.
-void load_slots(LowerCtx &c, llvm::Value *address, llvm::Type *type, int64_t n, std::vector<llvm::Value *> &out);
+// `n` slots side by side, at most 16 bytes and aligned to all of them, appended to `out`; 0 where the predicate is false.
+void load_slots(LowerCtx &c, llvm::Value *address, llvm::Type *type, int64_t n, std::vector<llvm::Value *> &out,
+                llvm::Value *predicate = nullptr);
 
 // ---- global memory
 // A register of an integer value as a position: signed i32 or i64, whatever the integer's type.

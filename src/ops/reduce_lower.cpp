@@ -12,6 +12,9 @@ using llvm::Value;
 
 namespace {
 
+// Partial results that a warp would have to load, from which on threads combine them for each other: that costs a barrier.
+constexpr int64_t kCombineOnce = 48;
+
 // A partial result: a value, and for argmax and argmin the index where it was found.
 struct Partial {
   Value *value = nullptr, *index = nullptr;
@@ -178,14 +181,21 @@ private:
     }
     c_.role_barrier();
     uint32_t axis_warps = exchange_.axis.warp;
+    int64_t ways = int64_t(1) << std::popcount(axis_warps);
+    bool once = !with_index_ && count * ways >= kCombineOnce;
+    if (once) combine_once(at, slot, count * t.count / ways, ways);
     std::vector<uint32_t> own = t.warp;
     for (size_t i = 0; i < own.size(); i++)
       if (axis_warps >> i & 1) own[i] = 0;
     Value *group = c_.linear(t.lane, own);
-    int64_t ways = int64_t(1) << std::popcount(axis_warps);
     for (int64_t i = 0; i < count; i++) {
-      std::vector<Value *> values = side_by_side(at + i * t.count * slot, group, slot, c_.type(acc_), ways), positions;
-      if (with_index_) positions = side_by_side(indices + i * t.count * 4, group, 4, c_.b.getInt32Ty(), ways);
+      if (once) {
+        Value *total = load_slot(c_, shared_address(c_, at + i * t.count * slot, group, slot), c_.type(acc_));
+        result[size_t(exchange_.result_regs[size_t(i)])] = {total, nullptr};
+        continue;
+      }
+      std::vector<Value *> values = side_by_side(at + i * t.count * slot, group, slot, slot, c_.type(acc_), ways), positions;
+      if (with_index_) positions = side_by_side(indices + i * t.count * 4, group, 4, 4, c_.b.getInt32Ty(), ways);
       Partial sum;
       for (size_t w = 0; w < size_t(ways); w++) {
         Partial p{values[w], with_index_ ? positions[w] : nullptr};
@@ -195,11 +205,34 @@ private:
     }
   }
 
-  // `n` slots from `index` on, of the scratch at `at`.
-  std::vector<Value *> side_by_side(int64_t at, Value *index, int64_t slot, llvm::Type *type, int64_t n) {
+  // Of many elements each is combined by one thread, which leaves it in the first of their `ways` slots.
+  void combine_once(int64_t at, int64_t slot, int64_t elements, int64_t ways) {
+    int64_t threads = 32 * c_.function.warps;
+    Value *thread = thread_number();
+    for (int64_t first = 0; first < elements; first += threads) {
+      Value *element = c_.b.CreateAdd(thread, c_.i32(first));
+      Value *mine = first + threads <= elements ? nullptr : c_.b.CreateICmpULT(element, c_.i32(elements));
+      Partial sum;
+      for (Value *v : side_by_side(at, element, slot * ways, slot, c_.type(acc_), ways, mine))
+        sum = sum.value ? merge(sum, {v, nullptr}) : Partial{v, nullptr};
+      store_slot(c_, shared_address(c_, at, element, slot * ways), sum.value, mine);
+    }
+    c_.role_barrier();
+  }
+  // Of this thread among those of the block's compute warps.
+  Value *thread_number() {
+    std::vector<uint32_t> lane, warp;
+    for (int i = 0; i < lane_bits; i++) lane.push_back(1u << i);
+    for (int i = 0; i < log2_ceil(c_.function.warps); i++) warp.push_back(32u << i);
+    return c_.linear(lane, warp);
+  }
+
+  // `n` slots from index * scale on, of the scratch at `at`.
+  std::vector<Value *> side_by_side(int64_t at, Value *index, int64_t scale, int64_t slot, llvm::Type *type, int64_t n,
+                                    Value *predicate = nullptr) {
     std::vector<Value *> out;
     int64_t step = std::min(n, 16 / slot);
-    for (int64_t w = 0; w < n; w += step) load_slots(c_, shared_address(c_, at + w * slot, index, slot), type, step, out);
+    for (int64_t w = 0; w < n; w += step) load_slots(c_, shared_address(c_, at + w * slot, index, scale), type, step, out, predicate);
     return out;
   }
 
