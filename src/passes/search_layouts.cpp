@@ -1,7 +1,8 @@
 // Chooses the variables of layout inference by coordinate descent from several starts.
 //
 // A product has {instruction shape} x {warps over M, N, K} x {plain, transposed} candidates. The starts deal the warps
-// out to classes of dims (dim_classes.h), so that products that must change together do; then one product at a time
+// out to classes of dims (dim_classes.h), so that products that must change together do; then one product at a time, or
+// all of the same classes where there are many,
 // tries every candidate, until nothing improves. Then dims of products are tried wide (WarpTiling::wide_n), scans in
 // the layout of their users, and every loop-carried tile in the layout that its body yields. A propagation costs tens
 // of microseconds and conversion plans are remembered, so a kernel with four products takes a few milliseconds. Where
@@ -10,6 +11,7 @@
 #include "passes/dim_classes.h"
 #include "passes/layout_choice.h"
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace tkc::passes {
@@ -23,6 +25,8 @@ namespace {
 // counts. (The KDA chain on an H200: one warp for each 16 columns against two that split K tie, 148 and 154 us, where
 // the estimates differ by 6 %.)
 constexpr double kMoreWarpsPay = 0.9;
+
+constexpr size_t kProductsOneByOne = 8;
 
 std::vector<MmaConfig> candidates(const Op &op, const ir::Target &target, int64_t warps) {
   DType t = op.operand(0)->type.dtype;
@@ -139,15 +143,26 @@ private:
     }
     return *best;
   }
+  // One product at a time, or, where there are many, all that have the same classes of dims: those of an unrolled loop.
   void descend() {
+    DimClasses classes(f_);
+    std::map<std::array<int64_t, 4>, std::vector<size_t>> groups;
+    for (size_t p = 0; p < products_.size(); p++) {
+      const Op &op = *products_[p].first;
+      std::array<int64_t, 4> key{classes.of(op.operand(0), 0), classes.of(op.operand(1), 1), classes.of(op.operand(0), 1), 0};
+      if (products_.size() <= kProductsOneByOne) key[3] = int64_t(p);
+      groups[key].push_back(p);
+    }
     for (int round = 0; round < 4; round++) {
       bool improved = false;
-      for (const auto &[op, list] : products_)
-        for (const MmaConfig &c : list) {
-          if (best_.variables.products[op] == c) continue;
+      for (const auto &[key, members] : groups)
+        for (const MmaConfig &c : products_[members[0]].second) {
           LayoutVariables v = best_.variables;
-          v.products[op] = c;
-          improved |= accept(v);
+          for (size_t p : members) {
+            const auto &[op, list] = products_[p];
+            if (std::find(list.begin(), list.end(), c) != list.end()) v.products[op] = c;
+          }
+          if (v.products != best_.variables.products) improved |= accept(v);
         }
       if (!improved) return;
     }
