@@ -1,12 +1,12 @@
 // Chooses the variables of layout inference by coordinate descent from several starts.
 //
 // A product has {instruction shape} x {warps over M, N, K} x {plain, transposed} candidates. The starts deal the warps
-// out to classes of dims (dim_classes.h), so that products that must change together do; then one product at a time, or
-// all of the same classes where there are many,
-// tries every candidate, until nothing improves. Then dims of products are tried wide (WarpTiling::wide_n), scans in
-// the layout of their users, and every loop-carried tile in the layout that its body yields. A propagation costs tens
-// of microseconds and conversion plans are remembered, so a kernel with four products takes a few milliseconds. Where
-// the kernel leaves the number of warps open, the search runs for 1, 2, 4 and 8.
+// out to classes of dims (dim_classes.h), so that products that must change together do; then one product at a time
+// (those of an unrolled loop together) tries every candidate, until nothing improves. Then dims of products are tried
+// wide (WarpTiling::wide_n), scans in the layout of their users, and every loop-carried tile in the layout that its
+// body yields. A propagation costs tens of microseconds and conversion plans are remembered, so a kernel with four
+// products takes a few milliseconds. Where the kernel leaves the number of warps open, the search runs for 1, 2, 4
+// and 8.
 #include "ir/op_def.h"
 #include "passes/dim_classes.h"
 #include "passes/layout_choice.h"
@@ -143,14 +143,15 @@ private:
     }
     return *best;
   }
-  // One product at a time, or, where there are many, all that have the same classes of dims: those of an unrolled loop.
+  // One product at a time; where there are many, outside loops all that have the same classes of dims.
   void descend() {
     DimClasses classes(f_);
     std::map<std::array<int64_t, 4>, std::vector<size_t>> groups;
     for (size_t p = 0; p < products_.size(); p++) {
       const Op &op = *products_[p].first;
       std::array<int64_t, 4> key{classes.of(op.operand(0), 0), classes.of(op.operand(1), 1), classes.of(op.operand(0), 1), 0};
-      if (products_.size() <= kProductsOneByOne) key[3] = int64_t(p);
+      const Op *around = op.block->parent;
+      if (products_.size() <= kProductsOneByOne || (around && around->kind == OpKind::For)) key[3] = int64_t(p) + 1;
       groups[key].push_back(p);
     }
     for (int round = 0; round < 4; round++) {
