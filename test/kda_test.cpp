@@ -1,6 +1,6 @@
-// Faults that people make in adjoints of Kimi Delta Attention, seeded into the library's source one at a time: each must fail
-// against the derivative of the recurrence, in the outputs named here and with the place of the worst element, and the
-// library as it is must pass. On the interpreter, which runs the same typed program that is compiled.
+// Faults that people make in adjoints of Kimi Delta Attention, seeded into the library's source one at a time: each
+// must fail against the derivative of the recurrence, in the outputs named here and with the place of the worst
+// element, and the library as it is must pass. On the interpreter, which runs the same typed program that is compiled.
 #include "driver/verify.h"
 #include "ir/target.h"
 #include "syntax/parse.h"
@@ -33,34 +33,66 @@ struct Fault {
 };
 
 const Fault kFaults[] = {
-    {"pairs i = j counted twice", "kda_backward", "tril(dA * (scale * bt)[None, :], -1)", "tril(dA * (scale * bt)[None, :])", {"dq"}},
+    {"pairs i = j counted twice",
+     "kda_backward",
+     "tril(dA * (scale * bt)[None, :], -1)",
+     "tril(dA * (scale * bt)[None, :])",
+     {"dq"}},
     {"beta rounded to bf16", "kda", "store(bo[h, slot, :], bt);", "store(bo[h, slot, :], f32(bf16(bt)));", {"dbeta"}},
     {"wrong head of a group", "kda_backward", "let hq = h / (HV / H);", "let hq = h % H;", {"dq", "dk", "dg"}},
     {"no mask at the tail", "kda", "where(inside[:, None], max(y, -104) * kLog2E, 0)", "max(y, -104) * kLog2E", {"dk"}},
     {"reverse sum the wrong way", "kda_backward", "reverse = true", "reverse = false", {"dg"}},
-    {"stale block of state cotangents", "kda_backward", "load(ds[h, block, :, cols])", "load(ds[h, max(block - 1, 0), :, cols])", {"dk", "dg"}},
-    {"stale block of states", "kda_backward", "load(hs[h, block, :, cols])", "load(hs[h, max(block - 1, 0), :, cols])", {"dq", "dk"}},
-    {"residual without its chunk's writes", "kda_backward", "bf16(r - mma(load(pm[h, at, :, :]), rb))", "bf16(r)", {"dbeta"}},
-    {"cotangent of the final state left out", "kda_backward", "var dS = zeros<f32>[K, BV];\n    if has(dht)", "var dS = zeros<f32>[K, BV];\n    if false && has(dht)", {"dv", "ds0"}},
+    {"stale block of state cotangents",
+     "kda_backward",
+     "load(ds[h, block, :, cols])",
+     "load(ds[h, max(block - 1, 0), :, cols])",
+     {"dk", "dg"}},
+    {"stale block of states",
+     "kda_backward",
+     "load(hs[h, block, :, cols])",
+     "load(hs[h, max(block - 1, 0), :, cols])",
+     {"dq", "dk"}},
+    {"residual without its chunk's writes",
+     "kda_backward",
+     "bf16(r - mma(load(pm[h, at, :, :]), rb))",
+     "bf16(r)",
+     {"dbeta"}},
+    {"cotangent of the final state left out",
+     "kda_backward",
+     "var dS = zeros<f32>[K, BV];\n    if has(dht)",
+     "var dS = zeros<f32>[K, BV];\n    if false && has(dht)",
+     {"dv", "ds0"}},
     {"scale missing", "kda_backward", "dqt = dqt * (scale * up);", "dqt = dqt * up;", {"dq"}},
     {"norm taken for a constant", "kda_backward", "qt * sum(qt * dqt, axis = 1)[:, None]", "0.0 * qt", {"dq"}},
     {"factor 2 of negative eigenvalues missing", "kda_backward", "if neg_eigval { db = 2.0 * db; }", "", {"dbeta"}},
     {"sigmoid of beta not differentiated", "kda_backward", "db = db * s * (1.0 - s);", "db = db * s;", {"dbeta"}},
-    {"a value head missing in the group's sum", "kda_backward", "for r in 0 : HV / H", "for r in 1 : HV / H", {"dq", "dk"}},
+    {"a value head missing in the group's sum",
+     "kda_backward",
+     "for r in 0 : HV / H",
+     "for r in 1 : HV / H",
+     {"dq", "dk"}},
     {"state's decay missing in the gate", "kda_backward", "carry = exp2(total)[0, :] * carry", "carry = carry", {"dg"}},
-    {"gate not scaled by a", "kda_backward", "dgt = bound * a * dgt * s * (1.0 - s);", "dgt = bound * dgt * s * (1.0 - s);", {"dg", "ddt_bias"}},
+    {"gate not scaled by a",
+     "kda_backward",
+     "dgt = bound * a * dgt * s * (1.0 - s);",
+     "dgt = bound * dgt * s * (1.0 - s);",
+     {"dg", "ddt_bias"}},
     {"a_log's sum without x", "kda_backward", "sums = dgt * xg;", "sums = dgt;", {"da_log"}},
     {"wrong sequence of a slot", "kda", "<= slot { n = middle; }", "< slot { n = middle; }", {"dq", "dg"}},
     {"chain walked forwards", "kda_backward", "let c = chunks - 1 - i;", "let c = i;", {"dv"}},
-    {"one query head's sign", "kda_backward", "dkr = -dkr * (bt[:, None] * up);", "dkr = dkr * (bt[:, None] * up);", {"dk", "dg"}},
+    {"one query head's sign",
+     "kda_backward",
+     "dkr = -dkr * (bt[:, None] * up);",
+     "dkr = dkr * (bt[:, None] * up);",
+     {"dk", "dg"}},
 };
 
 // Outputs that fail in some case; the text of each says where.
 std::map<std::string, std::string> failing(const Fault *fault) {
   std::filesystem::path dir = std::filesystem::path("kda_faults");
   std::filesystem::create_directories(dir);
-  std::string kda = slurp("stdlib/kda.tk"), backward = slurp("stdlib/kda_backward.tk"), forward = slurp("samples/kda_forward.tk"),
-              cases = slurp("test/stdlib_kda/kda_backward.tk");
+  std::string kda = slurp("stdlib/kda.tk"), backward = slurp("stdlib/kda_backward.tk"),
+              forward = slurp("samples/kda_forward.tk"), cases = slurp("test/stdlib_kda/kda_backward.tk");
   if (fault) replace_all(fault->file == std::string("kda") ? kda : backward, fault->from, fault->to);
   for (std::string *text : {&backward, &forward, &cases}) replace_all(*text, "import kda;", "import \"kda.tk\";");
   replace_all(cases, "import kda_backward;", "import \"kda_backward.tk\";");

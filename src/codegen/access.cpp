@@ -157,8 +157,7 @@ void store_slot(LowerCtx &c, Value *address, Value *v, Value *predicate) {
   nvvm::st(c.b, how, address, {&bits, 1}, predicate);
 }
 
-void load_slots(LowerCtx &c, Value *address, llvm::Type *type, int64_t n, std::vector<Value *> &out,
-                Value *predicate) {
+void load_slots(LowerCtx &c, Value *address, llvm::Type *type, int64_t n, std::vector<Value *> &out, Value *predicate) {
   unsigned width = type->getPrimitiveSizeInBits() == 64 ? 64 : 32;
   nvvm::Access how{nvvm::kShared, width / 8 * n};
   for (Value *bits : nvvm::ld(c.b, how, address, c.b.getIntNTy(width), n, predicate)) {

@@ -61,7 +61,8 @@ llvm::Value *shared_address(LowerCtx &c, int64_t bytes, llvm::Value *index = nul
 // A value of an exchange in its slot of shared memory: 4 bytes, or 8 for 64-bit types.
 void store_slot(LowerCtx &c, llvm::Value *address, llvm::Value *v, llvm::Value *predicate);
 llvm::Value *load_slot(LowerCtx &c, llvm::Value *address, llvm::Type *type);
-// `n` slots side by side, at most 16 bytes and aligned to all of them, appended to `out`; 0 where the predicate is false.
+// `n` slots side by side, at most 16 bytes and aligned to all of them, appended to `out`; 0 where the predicate is
+// false.
 void load_slots(LowerCtx &c, llvm::Value *address, llvm::Type *type, int64_t n, std::vector<llvm::Value *> &out,
                 llvm::Value *predicate = nullptr);
 

@@ -139,8 +139,8 @@ public:
     return b_.CreateTrunc(i, b_.getIntNTy(unsigned(bits)));
   }
 
-  // Half of a word is the upper half of an f32: a shift or a mask, where cvt would want the word taken apart first. What was
-  // just rounded in a pair stays one; of loaded values targets with mixed arithmetic take halves as operands.
+  // Half of a word is the upper half of an f32: a shift or a mask, where cvt would want the word taken apart first.
+  // What was just rounded in a pair stays one; of loaded values targets with mixed arithmetic take halves as operands.
   V widen_bf16(V v) {
     auto *half = llvm::dyn_cast<llvm::ExtractElementInst>(v);
     auto *at = half ? llvm::dyn_cast<llvm::ConstantInt>(half->getIndexOperand()) : nullptr;

@@ -63,8 +63,8 @@ Regs movmatrix(LowerCtx &c, const MovMatrixPlan &plan, const Regs &from) {
   return out;
 }
 
-// An array of values after some stages of selects; only what is asked for is computed. 16-bit values whose neighbours move
-// together are selected two at a time.
+// An array of values after some stages of selects; only what is asked for is computed. 16-bit values whose neighbours
+// move together are selected two at a time.
 class Selected {
 public:
   Selected(LowerCtx &c, const std::vector<SelectStage> &stages, Regs values, DType t)

@@ -12,7 +12,8 @@ using llvm::Value;
 
 namespace {
 
-// Partial results that a warp would have to load, from which on threads combine them for each other: that costs a barrier.
+// Partial results that a warp would have to load, from which on threads combine them for each other: that costs a
+// barrier.
 constexpr int64_t kCombineOnce = 48;
 
 // A partial result: a value, and for argmax and argmin the index where it was found.
@@ -194,7 +195,8 @@ private:
         result[size_t(exchange_.result_regs[size_t(i)])] = {total, nullptr};
         continue;
       }
-      std::vector<Value *> values = side_by_side(at + i * t.count * slot, group, slot, slot, c_.type(acc_), ways), positions;
+      std::vector<Value *> values = side_by_side(at + i * t.count * slot, group, slot, slot, c_.type(acc_), ways),
+                           positions;
       if (with_index_) positions = side_by_side(indices + i * t.count * 4, group, 4, 4, c_.b.getInt32Ty(), ways);
       Partial sum;
       for (size_t w = 0; w < size_t(ways); w++) {
@@ -232,7 +234,8 @@ private:
                                     Value *predicate = nullptr) {
     std::vector<Value *> out;
     int64_t step = std::min(n, 16 / slot);
-    for (int64_t w = 0; w < n; w += step) load_slots(c_, shared_address(c_, at + w * slot, index, scale), type, step, out, predicate);
+    for (int64_t w = 0; w < n; w += step)
+      load_slots(c_, shared_address(c_, at + w * slot, index, scale), type, step, out, predicate);
     return out;
   }
 

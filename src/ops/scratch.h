@@ -22,8 +22,8 @@ DType accumulator(DType t);
 // Bytes of scratch for one accumulator: 4 or 8.
 int64_t scratch_bytes(DType t);
 
-// A dense numbering of the threads that store: the warp bits of `warp_first`, then the lane bits, then the other warp bits
-// get the index bits in order, but for those skipped.
+// A dense numbering of the threads that store: the warp bits of `warp_first`, then the lane bits, then the other warp
+// bits get the index bits in order, but for those skipped.
 struct PackedThreads {
   std::vector<uint32_t> lane, warp; // index contribution of each bit
   uint32_t lane_skip = 0, warp_skip = 0;
@@ -31,8 +31,8 @@ struct PackedThreads {
 };
 PackedThreads pack_threads(const RegLayout &l, uint32_t lane_skip, uint32_t warp_skip, uint32_t warp_first = 0);
 
-// The exchange of a reduction: one slot for each stored register of the result and each storing thread. What the warps along the
-// axis have for one element of the result lies side by side.
+// The exchange of a reduction: one slot for each stored register of the result and each storing thread. What the warps
+// along the axis have for one element of the result lies side by side.
 struct ReduceExchange {
   BitMasks axis;                // bits along the axis
   std::vector<int> result_regs; // ascending: live, without copies

@@ -80,8 +80,7 @@ bool lower_conversions(ir::Function &f, PassContext &context) {
   for (const auto &[store, uses] : reads)
     if (uses.size() > 2) {
       const ir::Type &t = store->operand(0)->type;
-      store->attrs.set("smem",
-                       choose_smem_layout(t.shape, dtype_bytes(t.dtype), uses, SmemForm::Swizzle, features));
+      store->attrs.set("smem", choose_smem_layout(t.shape, dtype_bytes(t.dtype), uses, SmemForm::Swizzle, features));
     }
   return !todo.empty();
 }

@@ -652,8 +652,8 @@ private:
   std::vector<std::optional<Wish>> wishes_;
   std::vector<Value *> unassigned_;
   std::set<const Value *> staged_; // in loops, where a ring will hold them
-  double weight_ = 1;  // executions of the block at hand
-  double carried_ = 0; // registers of a thread for what the loops around it carry
+  double weight_ = 1;              // executions of the block at hand
+  double carried_ = 0;             // registers of a thread for what the loops around it carry
   std::optional<PlanWork> work_;
 };
 

@@ -23,7 +23,8 @@ bool placed_anywhere(const Op &op) {
 } // namespace
 
 int64_t remake_ops(const Value *v) {
-  if (!v->op || is_scalar(v) || v->op->results.size() != 1 || !v->op->regions.empty() || !placed_anywhere(*v->op)) return 0;
+  if (!v->op || is_scalar(v) || v->op->results.size() != 1 || !v->op->regions.empty() || !placed_anywhere(*v->op))
+    return 0;
   int64_t count = 1;
   for (const Value *x : v->op->operands) {
     if (is_scalar(x)) continue;

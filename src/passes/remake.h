@@ -5,8 +5,8 @@
 
 namespace tkc::passes {
 
-// Ops that make `v` from scalars alone, whatever its layout (iota, broadcasts of scalars, pointwise ops of these), or 0 if it
-// depends on anything else or needs more than four.
+// Ops that make `v` from scalars alone, whatever its layout (iota, broadcasts of scalars, pointwise ops of these), or 0
+// if it depends on anything else or needs more than four.
 int64_t remake_ops(const ir::Value *v);
 
 // Makes `v` again with layout `to`, right after its definition. remake_ops(v) > 0.

@@ -149,7 +149,8 @@ private:
     std::map<std::array<int64_t, 4>, std::vector<size_t>> groups;
     for (size_t p = 0; p < products_.size(); p++) {
       const Op &op = *products_[p].first;
-      std::array<int64_t, 4> key{classes.of(op.operand(0), 0), classes.of(op.operand(1), 1), classes.of(op.operand(0), 1), 0};
+      std::array<int64_t, 4> key{classes.of(op.operand(0), 0), classes.of(op.operand(1), 1),
+                                 classes.of(op.operand(0), 1), 0};
       const Op *around = op.block->parent;
       if (products_.size() <= kProductsOneByOne || (around && around->kind == OpKind::For)) key[3] = int64_t(p) + 1;
       groups[key].push_back(p);
