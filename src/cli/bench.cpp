@@ -43,6 +43,7 @@ public:
     if (chosen_.exit) return chosen_.exit;
     options_.executor = driver::Executor::Gpu;
     options_.device = chosen_.device.get();
+    options_.overrides.absent = selected->spec.absent;
     if (!choose_target(o_.common, chosen_.device.get(), options_.compile, exit_)) return exit_;
     options_.compile.max_registers = o_.max_registers;
     options_.limit_seconds = o_.timeout;

@@ -36,9 +36,10 @@ class Session {
 public:
   explicit Session(const Common &c);
   ~Session();
-  bool load();                                   // false: errors were printed
-  std::vector<const ast::Function *> kernels();  // and programs: that of -k, or all; empty after a message
-  std::optional<sema::InstanceSpec> overrides(); // of -P, values as they were written; empty after a message
+  bool load();                                  // false: errors were printed
+  std::vector<const ast::Function *> kernels(); // and programs: that of -k, or all; empty after a message
+  // Of -P, values as they were written, absent tensors; empty after a message.
+  std::optional<sema::InstanceSpec> overrides();
   // Both of the above: what most commands begin with. Nothing after a message.
   struct Selection {
     std::vector<const ast::Function *> kernels;
@@ -56,6 +57,7 @@ public:
   std::unique_ptr<sema::Program> program;
 
 private:
+  bool optional_tensor(const std::string &name) const;
   const Common &c_;
 };
 

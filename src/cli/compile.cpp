@@ -1,7 +1,9 @@
 #include "cli/cli.h"
 #include "cli/crash.h"
+#include "driver/c_header.h"
 #include "driver/execute_program.h"
 #include "driver/manifest.h"
+#include "driver/signatures.h"
 #include "ir/print.h"
 #include "ir/residency.h"
 #include "ir/target.h"
@@ -30,7 +32,9 @@ constexpr Kind kKinds[] = {{"ptx", ".ptx", false},
                            {"llvm", ".ll", false},
                            {"ir", ".tkir", false},
                            {"cubin", ".cubin", true},
-                           {"json", ".json", false}};
+                           {"json", ".json", false},
+                           {"header", ".h", false},
+                           {"signatures", ".signatures.json", false}};
 
 struct Options {
   Common common;
@@ -141,6 +145,10 @@ public:
     if (!choose_target(o_.common, nullptr, options_, exit)) return exit;
     auto selected = s_.select();
     if (!selected) return kDiagnostics;
+    if (wants("signatures")) {
+      text_ = driver::signatures(*s_.program, selected->kernels, source_name()).dump() + "\n";
+      if (o_.emit.size() == 1) return write(); // no parameter needs a value
+    }
     set_options();
     std::vector<const ir::Function *> functions;
     for (const ast::Function *k : selected->kernels)
@@ -169,11 +177,12 @@ public:
     }
     for (const auto &f : functions_) functions.push_back(f.get());
     for (const ir::Function *f : functions) ir_ += ir::print(*f);
-    bool code = wants("ptx") || wants("llvm") || wants("cubin") || wants("json") || o_.verbose;
+    bool code = wants("ptx") || wants("llvm") || wants("cubin") || wants("json") || wants("header") || o_.verbose;
     if (code && o_.stop_after.empty()) {
       code_ = driver::emit_module(functions, options_, s_.sources, phases_);
       if (int e = assemble_code(functions)) return e;
       if (wants("json")) json_ = manifest_text(functions);
+      if (wants("header")) header_ = header_text(functions);
     }
     if (o_.time_report) print_times(phases_);
     s_.print_diagnostics(); // warnings
@@ -230,29 +239,47 @@ private:
     return kOk;
   }
 
+  std::string source_name() const { return o_.common.file == "-" ? "<stdin>" : o_.common.file; }
+
+  std::vector<const sema::HostProgram *> host_programs() const {
+    std::vector<const sema::HostProgram *> out;
+    for (const auto &p : programs_) out.push_back(p.get());
+    return out;
+  }
+
+  std::string header_text(const std::vector<const ir::Function *> &functions) const {
+    driver::HeaderOptions h;
+    h.version = TKC_VERSION;
+    h.source = source_name();
+    h.arch = options_.target->name;
+    // The name that the file is included by.
+    bool named = to_.folder.empty() && !o_.output.empty() && o_.output != "-";
+    h.stem = named ? stem_of(o_.output) : to_.stem;
+    return driver::c_header(functions, code_.abis, host_programs(), code_.ptx, h);
+  }
+
   std::string manifest_text(const std::vector<const ir::Function *> &functions) const {
     driver::ManifestOptions m;
     m.version = TKC_VERSION;
-    m.source = o_.common.file == "-" ? "<stdin>" : o_.common.file;
+    m.source = source_name();
     m.arch = options_.target->name;
     if (wants("ptx"))
       m.ptx_file = to_.stem + ".ptx";
     else
       m.ptx_text = code_.ptx;
     if (wants("cubin")) m.cubin_file = to_.stem + ".cubin";
-    std::vector<const sema::HostProgram *> programs;
-    for (const auto &p : programs_) programs.push_back(p.get());
-    return driver::manifest(functions, code_.abis, programs, m).dump() + "\n";
+    return driver::manifest(functions, code_.abis, host_programs(), m).dump() + "\n";
   }
 
   std::vector<uint8_t> bytes(const Kind &k) const {
     std::string_view kind = k.name;
     if (kind == "cubin") return cubin_;
-    const std::string &text = o_.stop_after == kAfterParse ? text_
-                              : kind == "ptx"              ? code_.ptx
-                              : kind == "llvm"             ? code_.llvm
-                              : kind == "ir"               ? ir_
-                                                           : json_;
+    const std::string &text = o_.stop_after == kAfterParse || kind == "signatures" ? text_
+                              : kind == "ptx"                                      ? code_.ptx
+                              : kind == "llvm"                                     ? code_.llvm
+                              : kind == "ir"                                       ? ir_
+                              : kind == "header"                                   ? header_
+                                                                                   : json_;
     return std::vector<uint8_t>(text.begin(), text.end());
   }
 
@@ -296,7 +323,7 @@ private:
   driver::KernelNames names_;
   std::vector<driver::Phase> phases_;
   codegen::EmitResult code_;
-  std::string text_, ir_, json_;
+  std::string text_, ir_, json_, header_;
   std::vector<uint8_t> cubin_;
 };
 
@@ -334,7 +361,9 @@ void setup_compile(CLI::App &app, int &exit) {
   sub->add_option(
          "--emit", o->emit,
          "kinds of output, separated by commas: ptx (default), llvm (after optimisation), ir (after the last pass), "
-         "cubin (by nvJitLink or ptxas), json (what a loader needs; its form is in src/driver/manifest.h)")
+         "cubin (by nvJitLink or ptxas), json (what a loader needs; its form is in src/driver/manifest.h), header (C "
+         "launch functions with the PTX; src/driver/c_header.h), signatures (parameters before they have values; "
+         "src/driver/signatures.h)")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(CLI::IsMember(kinds));

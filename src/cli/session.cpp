@@ -21,7 +21,7 @@ void add_common(CLI::App &app, Common &c) {
                  "target, or `native`: that of the GPU here (default: of the GPU that runs, else sm_120)");
   app.add_option("--tune-for", c.tune_for,
                  "decide layouts, warps, rings and shared memory as for this target; the code stays that of --arch");
-  add_list(app, "-P,--param", c.params, "compile-time parameter, NAME=VALUE");
+  add_list(app, "-P,--param", c.params, "compile-time parameter, NAME=VALUE; NAME=none: without this optional tensor");
   app.add_option("--diagnostics", c.diagnostics, "form of error messages on stderr: text or json")
       ->check(CLI::IsMember({"text", "json"}));
 }
@@ -85,11 +85,25 @@ bool Session::known_parameter(const std::string &name) {
   return false;
 }
 
+bool Session::optional_tensor(const std::string &name) const {
+  std::vector<const ast::Function *> all = program->entries();
+  if (const ast::Function *imported = program->find_entry(c_.kernel)) all.push_back(imported);
+  for (const ast::Function *f : all)
+    for (const ast::Param &p : f->params)
+      if (p.name.text == name && p.type && p.type->optional) return true;
+  return false;
+}
+
 std::optional<sema::InstanceSpec> Session::overrides() {
   sema::InstanceSpec out;
   for (const std::string &p : c_.params) {
     std::string name, value;
-    if (!split_pair("-P", p, name, value) || !known_parameter(name)) return std::nullopt;
+    if (!split_pair("-P", p, name, value)) return std::nullopt;
+    if (value == "none" && optional_tensor(name)) {
+      out.absent.insert(name);
+      continue;
+    }
+    if (!known_parameter(name)) return std::nullopt;
     out.params[name] = value;
   }
   return out;

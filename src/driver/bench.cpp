@@ -12,6 +12,7 @@ Result<std::unique_ptr<PreparedBench>> PreparedBench::create(sema::Program &prog
                                                              const PreparedBench *share) {
   sema::InstanceSpec spec = c.spec;
   for (const auto &[k, v] : o.overrides.params) spec.params[k] = v;
+  spec.absent.insert(o.overrides.absent.begin(), o.overrides.absent.end());
   if (kernel.kind == ast::FunctionKind::Program)
     return create_program(program, kernel, check, c, spec, o, diags, share);
   auto compiled = compile_kernel(program, kernel, spec, o.compile, diags);

@@ -108,6 +108,7 @@ Json kernel(const ir::Function &f, const codegen::KernelAbi &aligned, const code
   entries.push(Json::object().set("name", any.entry).set("requires", Json::array()));
   Json j = Json::object();
   j.set("name", f.name).set("constants", constants_json(f)).set("sizes", std::move(sizes));
+  j.set("arguments", arguments_json(f));
   j.set("tensors", std::move(tensors)).set("where", expressions_json(f.facts)).set("params", std::move(params));
   j.set("paramBytes", any.param_bytes()).set("grid", expressions_json(f.grid));
   j.set("launchBlocks", expression_json(blocks)).set("block", aligned.threads);
@@ -125,9 +126,15 @@ Json expressions_json(const std::vector<ir::SizeExpr> &list) {
 Json tensor_json(const ir::Param &p) {
   Json j = Json::object();
   j.set("name", p.name).set("dtype", dtype_name(p.type.dtype)).set("mode", mode_name(p.mode));
-  j.set("present", p.present);
+  j.set("optional", p.optional).set("present", p.present);
   if (p.present) j.set("dims", expressions_json(p.dims)).set("innerStride", p.any_strides ? Json() : Json(1));
   return j;
+}
+
+Json arguments_json(const ir::Function &f) {
+  Json out = Json::array();
+  for (const ir::Param &p : f.params) out.push(p.name);
+  return out;
 }
 
 Json constants_json(const ir::Function &f) {

@@ -1,5 +1,7 @@
 // Programs in `--emit json`.
+#include "driver/lifetimes.h"
 #include "driver/manifest.h"
+#include <cmath>
 
 namespace tkc::driver {
 
@@ -22,6 +24,12 @@ static Json view(const sema::HostProgram &program, const sema::TensorView &v) {
   return j.set("dims", std::move(dims));
 }
 
+// JSON has no infinities.
+static Json number(double x) {
+  if (std::isfinite(x)) return x;
+  return Json::object().set("number", std::isnan(x) ? "nan" : x > 0 ? "inf" : "-inf");
+}
+
 static Json launch(const sema::HostProgram &program, const HostStmt &s) {
   const sema::ProgramKernel &k = program.kernels[s.kernel];
   Json j = Json::object(), tensors = Json::object(), scalars = Json::object(), sizes = Json::object();
@@ -32,7 +40,7 @@ static Json launch(const sema::HostProgram &program, const HostStmt &s) {
     case LaunchArgument::Kind::Absent: tensors.set(name, Json()); break;
     case LaunchArgument::Kind::Tensor: tensors.set(name, view(program, a.view)); break;
     case LaunchArgument::Kind::Integer: scalars.set(name, expression_json(a.integer)); break;
-    case LaunchArgument::Kind::Number: scalars.set(name, a.number); break;
+    case LaunchArgument::Kind::Number: scalars.set(name, number(a.number)); break;
     case LaunchArgument::Kind::Scalar: scalars.set(name, Json::object().set("scalar", a.name)); break;
     }
   }
@@ -75,12 +83,15 @@ Json program_json(const sema::HostProgram &program) {
     else
       scalars.push(Json::object().set("name", p.name).set("dtype", dtype_name(p.type.dtype)));
   }
-  for (const sema::ProgramAlloc &a : program.allocs) {
+  std::vector<Lifetime> alive = lifetimes(program);
+  for (size_t i = 0; i < program.allocs.size(); i++) {
+    const sema::ProgramAlloc &a = program.allocs[i];
     Json t = Json::object();
     t.set("name", a.name).set("dtype", dtype_name(a.dtype)).set("dims", expressions_json(a.dims));
-    temporaries.push(std::move(t));
+    temporaries.push(t.set("firstLaunch", alive[i].first).set("lastLaunch", alive[i].last));
   }
   j.set("name", f.name).set("constants", constants_json(f)).set("sizes", std::move(sizes));
+  j.set("arguments", arguments_json(f));
   j.set("tensors", std::move(tensors)).set("scalars", std::move(scalars)).set("where", expressions_json(f.facts));
   return j.set("temporaries", std::move(temporaries)).set("steps", steps(program, program.body));
 }
