@@ -1,4 +1,5 @@
 #include "driver/run.h"
+#include "sema/signature.h"
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
@@ -71,8 +72,7 @@ private:
     for (const ast::GenericParam &g : kernel_.generics) sizes.push_back(g.name.text);
     for (const ast::Param &p : kernel_.params)
       if (is_tensor(p))
-        for (const ast::ExprPtr &d : p.type->dims)
-          if (d->kind == ast::ExprKind::Name) sizes.push_back(d->text);
+        for (const ast::ExprPtr &d : p.type->dims) sema::used_names(*d, sizes);
     auto known = [&](const auto &map, const std::vector<std::string> &names, std::string_view option,
                      std::string_view what) -> Status {
       for (const auto &[name, value] : map)

@@ -99,6 +99,7 @@ void tkc_emu_begin_capture() {
   driver().recorded.clear();
 }
 void tkc_emu_end_capture() { driver().capturing = false; }
+void tkc_emu_resume_capture() { driver().capturing = true; }
 int tkc_emu_replay() {
   for (const Recorded &r : driver().recorded)
     if (CUresult code = execute(r); code != CUDA_SUCCESS) return code;

@@ -12,6 +12,7 @@ void tkc_emu_clear_log(void);
 /* From here on launches are recorded, and what a stream capture forbids fails, until the end. */
 void tkc_emu_begin_capture(void);
 void tkc_emu_end_capture(void);
+void tkc_emu_resume_capture(void); /* keeps what was recorded */
 /* Runs what was recorded; the driver's result. */
 int tkc_emu_replay(void);
 /* The next call of this function fails with the code. */
