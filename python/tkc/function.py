@@ -381,7 +381,7 @@ _cache, _cache_lock = {}, threading.Lock()
 def load(file, kernel=None, *, arch=None, params=None, device=None):
     """A kernel or program of a .tk file, or of a .json file that `tkc compile --emit ptx,json` wrote.
 
-    kernel: its name, where there are several. arch: the target; default: that of the GPU of the tensors. params: values of
+    kernel: its name; default: the only one, or the one that has the name of the file. arch: the target; default: that of the GPU of the tensors. params: values of
     compile-time parameters; those that are extents or dtypes of arguments are found from them, others have defaults.
     device: None launches on the GPU that the tensors are on; "emu" and "interp" run NumPy arrays, HostTensors and torch
     tensors of the CPU through `tkc run`, in the PTX emulator and the interpreter.
@@ -398,12 +398,17 @@ def load(file, kernel=None, *, arch=None, params=None, device=None):
     return out
 
 
+def _choose(file, entries):
+    named = [e for e in entries if e["name"] == os.path.splitext(os.path.basename(file))[0]]
+    if len(entries) == 1 or named:
+        return (named or entries)[0]
+    raise ValueError(f"{file} has {', '.join(e['name'] for e in entries)}: choose one by kernel=...")
+
+
 def _source(file, kernel, arch, params, device):
     stamp = os.stat(file).st_mtime_ns
     entries = compiler.signatures(file, kernel)
-    if len(entries) != 1:
-        raise ValueError(f"{file} has {', '.join(e['name'] for e in entries)}: choose one by kernel=...")
-    entry = entries[0]
+    entry = _choose(file, entries)
     arguments = []
     constants = {c["name"] for c in entry["constants"]}
     unknown = [n for n in params if n not in constants]
@@ -429,10 +434,7 @@ def _prebuilt(file, kernel, params, device):
     if "text" not in manifest["ptx"]:
         with open(os.path.join(os.path.dirname(file), manifest["ptx"]["file"]), encoding="utf-8") as f:
             manifest["ptx"]["text"] = f.read()
-    names = [e["name"] for e in manifest.get("programs", []) or manifest["kernels"]]
-    if kernel is None and len(names) != 1:
-        raise ValueError(f"{file} has {', '.join(names)}: choose one by kernel=...")
-    instance = Instance(manifest, kernel or names[0])
+    instance = Instance(manifest, kernel or _choose(file, manifest.get("programs", []) + manifest["kernels"])["name"])
     entry = instance.entry
     if params:
         raise ValueError(f"{file} is compiled already: params cannot be chosen")

@@ -1,0 +1,101 @@
+"""Kimi Delta Attention on torch tensors, with the argument names of flash-linear-attention."""
+import os
+import sys
+
+from .function import load
+
+_FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "kda.tk")
+_functions = {}
+
+
+def _function(params):
+    if params not in _functions:
+        _functions[params] = load(_FILE, "kda_forward", params=dict(params))
+    return _functions[params]
+
+
+def _rows(x):
+    """The kernels want the last dim dense; all other strides are free."""
+    return x if x is None or x.stride(-1) == 1 or x.shape[-1] <= 1 else x.contiguous()
+
+
+def chunk_kda(q, k, v, g, beta, scale=None, initial_state=None, output_final_state=False, use_qk_l2norm_in_kernel=False,
+              use_gate_in_kernel=False, use_beta_sigmoid_in_kernel=False, allow_neg_eigval=False, safe_gate=False,
+              lower_bound=None, disable_recompute=False, return_intermediate_states=False, state_v_first=False, cu_seqlens=None,
+              cu_seqlens_cpu=None, cp_context=None, **kwargs):
+    """(o, final state or None), forward only.
+
+    q, k [B, T, H, K], v [B, T, HV, V], g [B, T, HV, K] (log decay, at most 0; or what the gate is computed from), beta
+    [B, T, HV]; initial_state [N, HV, K, V], or [N, HV, V, K] with state_v_first. Views of larger tensors are taken as they
+    are if their last dim is dense. cu_seqlens [N + 1]: sequences packed into one row. In kwargs: A_log [HV] and dt_bias
+    [HV * K] of the gate in the kernel, chunk_size (32 or 64; results do not depend on it here), transpose_state_layout (the
+    old name of state_v_first).
+
+    Results have the dtypes of v and of the initial state (float32 without one). safe_gate without the gate in the kernel is
+    the caller's promise that g lies in [-5, 0]: another, faster kernel is taken. No synchronisation; after the first call
+    with some shapes nothing but torch's allocator is used, so a call can be captured in a CUDA graph.
+    """
+    torch = sys.modules["torch"]
+    A_log, dt_bias = kwargs.pop("A_log", None), kwargs.pop("dt_bias", None)
+    chunk_size = kwargs.pop("chunk_size", 64)
+    transposed = kwargs.pop("transpose_state_layout", None)
+    if kwargs:
+        raise TypeError(f"chunk_kda has no argument `{next(iter(kwargs))}`")
+    if transposed is not None:
+        if state_v_first:
+            raise ValueError("state_v_first and transpose_state_layout are the same: give one of them")
+        state_v_first = transposed
+    if chunk_size not in (32, 64):
+        raise ValueError(f"chunk_size: 32 or 64, not {chunk_size}")
+    if return_intermediate_states:
+        raise NotImplementedError("return_intermediate_states")
+    if cp_context is not None:
+        raise NotImplementedError("cp_context")
+    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (q, k, v, g, beta, A_log, dt_bias, initial_state)):
+        raise NotImplementedError("chunk_kda of tkc has no backward: call it under torch.no_grad(), or detach its inputs")
+
+    if q.ndim != 4 or v.ndim != 4:
+        raise ValueError(f"q, k, v: [B, T, H, D] is wanted, not {list(q.shape)}, {list(k.shape)}, {list(v.shape)}")
+    if g.ndim != 4:
+        raise ValueError(f"g: [B, T, HV, K] is wanted, not {list(g.shape)}")
+    B, T, H, K = q.shape
+    HV, V = v.shape[2], v.shape[3]
+    if HV % H:
+        raise ValueError(f"{HV} value heads are no multiple of {H} heads")
+    N = B
+    if cu_seqlens is not None:
+        if B != 1:
+            raise ValueError(f"packed sequences (cu_seqlens) are one row, not {B}")
+        N = cu_seqlens.shape[0] - 1
+
+    gate, wide_range, bound = "given", not safe_gate, 0.0
+    if use_gate_in_kernel:
+        if lower_bound is None:
+            if A_log is None:
+                raise ValueError("use_gate_in_kernel without lower_bound needs A_log")
+            if safe_gate:
+                raise ValueError("safe_gate with use_gate_in_kernel needs a lower_bound in [-5, 0)")
+            gate, wide_range = "softplus", True
+        else:
+            if safe_gate and not -5 <= lower_bound < 0:
+                raise ValueError(f"safe_gate needs a lower_bound in [-5, 0), not {lower_bound}")
+            gate, wide_range, bound = "bounded", lower_bound < -5, float(lower_bound)
+    else:
+        A_log = dt_bias = None
+    if allow_neg_eigval and not use_beta_sigmoid_in_kernel:
+        raise ValueError("allow_neg_eigval needs use_beta_sigmoid_in_kernel")
+    if A_log is not None:
+        A_log = A_log.reshape(HV).float()
+    if dt_bias is not None:
+        dt_bias = dt_bias.reshape(HV, K).float()
+
+    state = (N, HV, V, K) if state_v_first else (N, HV, K, V)
+    if initial_state is not None and tuple(initial_state.shape) != state:
+        raise ValueError(f"initial_state: shape {list(initial_state.shape)}, {list(state)} is wanted")
+    o = torch.empty(B, T, HV, V, dtype=v.dtype, device=v.device)
+    s = torch.empty(state, dtype=initial_state.dtype if initial_state is not None else torch.float32, device=v.device)
+    params = (("gate", gate), ("l2norm", bool(use_qk_l2norm_in_kernel)), ("beta_sigmoid", bool(use_beta_sigmoid_in_kernel)),
+              ("neg_eigval", bool(allow_neg_eigval)), ("wide_range", wide_range), ("v_first", bool(state_v_first)))
+    _function(params)(_rows(q), _rows(k), _rows(v), _rows(g), _rows(beta), A_log, dt_bias, cu_seqlens, _rows(initial_state), o, s,
+                      K**-0.5 if scale is None else float(scale), bound)
+    return o, (s if output_final_state else None)
