@@ -33,6 +33,7 @@ class PreparedLaunch:
     def __init__(self, module, launch, index):
         """index: argument name -> its place among the values of a call; the workspace is at -1."""
         k = launch.kernel
+        self.name = k["name"]
         self.driver = module.driver
         self.keep, pointers, self.pointers, self.scalars = [], [], [], []
         slots = {}
@@ -110,7 +111,8 @@ class PreparedPlan:
         self.module, self.workspace = module, plan.workspace
         self.lock = threading.Lock()
         self.stream = c_void_p()
-        self.names = [launch.kernel["name"] for launch in plan.launches]
+        self.current = c_void_p()
+        self.current_ref = ctypes.byref(self.current)
         self.launches = [PreparedLaunch(module, launch, index) for launch in plan.launches]
         groups, widest = [], 1
         for launch, prepared in zip(plan.launches, self.launches):
@@ -134,19 +136,24 @@ class PreparedPlan:
     def run(self, values, workspace, stream):
         """values: addresses and scalars in the order of the arguments; nothing is allocated and nothing waits."""
         m = self.module
-        before = m.driver.current()
-        if before != m.context:
-            m.driver.set_current(m.context)
         with self.lock:
-            self.stream.value = stream
-            for n, prepared in enumerate(self.launches) if not self.side else ():
-                code = prepared.queue(values, workspace, self.stream)
-                if code:
-                    raise m.driver.error(code, f"launching `{self.names[n]}`")
-            if self.side:
-                self.run_groups(values, workspace)
-        if before is not None and before != m.context:
-            m.driver.set_current(before)
+            code = m.driver.lib.cuCtxGetCurrent(self.current_ref)
+            if code or self.current.value != m.context:
+                return self.run_in_context(values, workspace, stream)
+            self.queue(values, workspace, stream)
+
+    def run_in_context(self, values, workspace, stream):
+        with Current(self.module.driver, self.module.context):
+            self.queue(values, workspace, stream)
+
+    def queue(self, values, workspace, stream):
+        self.stream.value = stream
+        if self.side:
+            return self.run_groups(values, workspace)
+        for prepared in self.launches:
+            code = prepared.queue(values, workspace, self.stream)
+            if code:
+                raise self.module.driver.error(code, f"launching `{prepared.name}`")
 
     def run_groups(self, values, workspace):
         d = self.module.driver
@@ -158,7 +165,8 @@ class PreparedPlan:
                     d.check(d.lib.cuStreamWaitEvent(s, self.fork, 0), "ordering streams")
             for n, prepared in enumerate(group):
                 lane = n % (sides + 1)
-                d.check(prepared.queue(values, workspace, self.side[lane - 1] if lane else self.stream), "launching a kernel")
+                d.check(prepared.queue(values, workspace, self.side[lane - 1] if lane else self.stream),
+                        f"launching `{prepared.name}`")
             for s, done in zip(self.side[:sides], self.done):
                 d.check(d.lib.cuEventRecord(done, s), "ordering streams")
                 d.check(d.lib.cuStreamWaitEvent(self.stream, done, 0), "ordering streams")

@@ -8,10 +8,11 @@ _FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "kda.tk")
 _functions = {}
 
 
-def _function(params):
-    if params not in _functions:
-        _functions[params] = load(_FILE, "kda_forward", params=dict(params))
-    return _functions[params]
+def _function(params, device):
+    key = (params, device)
+    if key not in _functions:
+        _functions[key] = load(_FILE, "kda_forward", params=dict(params), device=device)
+    return _functions[key]
 
 
 def _rows(x):
@@ -29,7 +30,7 @@ def chunk_kda(q, k, v, g, beta, scale=None, initial_state=None, output_final_sta
     [B, T, HV]; initial_state [N, HV, K, V], or [N, HV, V, K] with state_v_first. Views of larger tensors are taken as they
     are if their last dim is dense. cu_seqlens [N + 1]: sequences packed into one row. In kwargs: A_log [HV] and dt_bias
     [HV * K] of the gate in the kernel, chunk_size (32 or 64; results do not depend on it here), transpose_state_layout (the
-    old name of state_v_first).
+    old name of state_v_first), device ("emu" or "interp" for tensors of the CPU, as of tkc.load).
 
     Results have the dtypes of v and of the initial state (float32 without one). safe_gate without the gate in the kernel is
     the caller's promise that g lies in [-5, 0]: another, faster kernel is taken. No synchronisation; after the first call
@@ -39,6 +40,7 @@ def chunk_kda(q, k, v, g, beta, scale=None, initial_state=None, output_final_sta
     A_log, dt_bias = kwargs.pop("A_log", None), kwargs.pop("dt_bias", None)
     chunk_size = kwargs.pop("chunk_size", 64)
     transposed = kwargs.pop("transpose_state_layout", None)
+    device = kwargs.pop("device", None)
     if kwargs:
         raise TypeError(f"chunk_kda has no argument `{next(iter(kwargs))}`")
     if transposed is not None:
@@ -96,6 +98,6 @@ def chunk_kda(q, k, v, g, beta, scale=None, initial_state=None, output_final_sta
     s = torch.empty(state, dtype=initial_state.dtype if initial_state is not None else torch.float32, device=v.device)
     params = (("gate", gate), ("l2norm", bool(use_qk_l2norm_in_kernel)), ("beta_sigmoid", bool(use_beta_sigmoid_in_kernel)),
               ("neg_eigval", bool(allow_neg_eigval)), ("wide_range", wide_range), ("v_first", bool(state_v_first)))
-    _function(params)(_rows(q), _rows(k), _rows(v), _rows(g), _rows(beta), A_log, dt_bias, cu_seqlens, _rows(initial_state), o, s,
+    _function(params, device)(_rows(q), _rows(k), _rows(v), _rows(g), _rows(beta), A_log, dt_bias, cu_seqlens, _rows(initial_state), o, s,
                       K**-0.5 if scale is None else float(scale), bound)
     return o, (s if output_final_state else None)
