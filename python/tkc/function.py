@@ -42,7 +42,7 @@ class Function:
     """A kernel or program. Called with tensors and scalars in the order of the source, or by name.
 
     An optional tensor is left out or None. Outputs that are not given are allocated (by torch's allocator on its current
-    stream, or as NumPy arrays or HostTensors on the CPU), and returned: one, or a tuple of them in order; None if all were
+    stream, or on the CPU as what the inputs are: torch tensors, NumPy arrays, HostTensors), and returned: one, or a tuple of them in order; None if all were
     given. Sizes that no tensor says are passed by name. `stream`: a torch stream or a handle (default: torch's current
     one); `workspace`: memory for the temporaries of a program (a torch tensor of at least workspace_bytes(...) bytes;
     default: torch's allocator). A call neither waits nor allocates otherwise, once its shapes are known: call it once, or
@@ -365,7 +365,12 @@ class Function:
 
     @staticmethod
     def _like(result, values):
-        """NumPy for NumPy, where it has the type."""
+        """torch for torch, NumPy for NumPy, where it has the type."""
+        if any(arrays.is_torch(v) for v in values):
+            torch = sys.modules["torch"]
+            out = torch.empty(result.shape, dtype=arrays.torch_dtype(result.dtype))
+            arrays.from_host(result, out)
+            return out
         numpy = any(hasattr(v, "__array_interface__") for v in values)
         name = dtypes.TABLE[result.dtype][1]
         return result.numpy() if numpy and name and not name.startswith(("bfloat", "float8")) else result

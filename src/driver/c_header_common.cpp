@@ -85,8 +85,8 @@ static inline const char *tkc_status_string(tkc_status s) {
   case TKC_DEVICE: return "the device has too little shared memory";
   default: break;
   }
-  if ((int)s >= (int)TKC_DRIVER && cuGetErrorString((CUresult)((int)s - (int)TKC_DRIVER), &text) == CUDA_SUCCESS && text)
-    return text;
+  if ((int)s < (int)TKC_DRIVER) return "unknown status";
+  if (cuGetErrorString((CUresult)((int)s - (int)TKC_DRIVER), &text) == CUDA_SUCCESS && text) return text;
   return "unknown status";
 }
 
@@ -171,8 +171,8 @@ static inline tkc_status tkc_part(tkc_tensor *out, const tkc_tensor *base, int r
 }
 
 /* A temporary at an offset of the workspace; *end is the offset behind it. */
-static inline tkc_status tkc_place(tkc_tensor *out, CUdeviceptr workspace, int64_t offset, int rank, const int64_t *extent,
-                                   int64_t bytes, int64_t *end, int64_t *needed) {
+static inline tkc_status tkc_place(tkc_tensor *out, CUdeviceptr workspace, int64_t offset, int rank,
+                                   const int64_t *extent, int64_t bytes, int64_t *end, int64_t *needed) {
   int d, bad = 0;
   int64_t size = bytes;
   for (d = 0; d < rank; d++) {
@@ -193,8 +193,8 @@ const char *const kHeaderMaps = R"C(#ifndef TKC_LOADER_MAPS_1
 #define TKC_LOADER_MAPS_1
 
 /* Box and extents outermost first, as the tensor has them. */
-static inline tkc_status tkc_map(CUtensorMap *map, CUtensorMapDataType type, int64_t bytes, int rank, const tkc_tensor *t,
-                                 const int64_t *box, CUtensorMapSwizzle swizzle) {
+static inline tkc_status tkc_map(CUtensorMap *map, CUtensorMapDataType type, int64_t bytes, int rank,
+                                 const tkc_tensor *t, const int64_t *box, CUtensorMapSwizzle swizzle) {
   cuuint64_t extents[5], strides[5];
   cuuint32_t boxes[5], steps[5];
   int64_t span = 0;
@@ -211,7 +211,7 @@ static inline tkc_status tkc_map(CUtensorMap *map, CUtensorMapDataType type, int
   r = cuTensorMapEncodeTiled(map, type, (cuuint32_t)rank, (void *)(uintptr_t)t->data, extents, strides, boxes, steps,
                              CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  /* Drivers before CUDA 13.2 set this bit for every tensor; sm_100 and later then read wrong addresses of small ones. */
+  /* Drivers before CUDA 13.2 set this bit for every tensor; sm_100 and later then misread small ones. */
   if (r == CUDA_SUCCESS && span + bytes < 128 << 10) map->opaque[1] &= ~((cuuint64_t)1 << 21);
   return tkc_driver_status(r);
 }

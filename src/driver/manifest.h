@@ -13,16 +13,15 @@
 //     tensors     name, dtype, mode "in", "out" or "inout"; optional; present: whether this variant has the tensor (one
 //                 module has one variant of a kernel that was asked for; a program's kernels come in all the variants
 //                 that it launches, named by what they lack). If present dims (expressions) and innerStride: 1, or null
-//                 where the innermost stride is a parameter as well. Tensors of a launch do not overlap, but inputs
-//                 may.
+//                 where the innermost stride is a parameter as well. Memory that the kernel
+//                 writes overlaps no other tensor of the launch.
 //     where       expressions; a launch is refused if one is 0
 //     params      the kernel's parameters in order, each at `offset` with `bytes`:
 //                 kind "pointer" tensor, written | "stride" tensor, dim | "scalar" name | "size" name; dtype
 //                 A pointer's dtype is that of the elements. Strides are counted in elements. A bool is one byte.
 //     paramBytes  of all
-//     grid        extents (expressions); the launch is one-dimensional, gridDim.x = launchBlocks, their product, at
-//     most
-//                 2^31 - 1
+//     grid        extents (expressions); the launch is one-dimensional, gridDim.x = launchBlocks, their product, which
+//                 is at most 2^31 - 1
 //     launchBlocks expression; 0 is a launch that is left out
 //     block       threads of a block; sharedBytes: dynamic shared memory, which above 48 KiB the launcher asks for
 //                 (CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
@@ -41,10 +40,9 @@
 //   programs      a list, left out if there are none; of each
 //     name, constants, sizes, arguments, tensors, where   as of a kernel
 //     scalars     name, dtype
-//     temporaries name, dtype, dims: memory that the loader gives, aligned to 256 bytes; firstLaunch, lastLaunch: when
-//     it
-//                 is alive, in launches numbered in the order of this text (-1: no launch uses it), loops around a use
-//                 included: two whose lives do not overlap may have the same memory
+//     temporaries name, dtype, dims: memory that the loader gives, aligned to 256 bytes; firstLaunch, lastLaunch:
+//                 when it is alive, in launches numbered in the order of this text, loops around a use included (-1
+//                 where no launch uses it): two whose lives do not overlap may have the same memory
 //     steps       a list, executed in order; each one of
 //                 {"alloc": i}: temporary i is new memory from here on, each time round a loop too; nothing is in it
 //                 {"launch": kernel, "tensors": {parameter: view or null}, "scalars": {parameter: value},
@@ -53,8 +51,8 @@
 //                   before it
 //                 {"require": expression}: the launch of the program is refused if it is 0
 //                 {"if": expression, "then": steps, "else": steps}
-//                 {"for": counter, "from": expression, "to": expression, "by": expression, "do": steps}; `to` is
-//                 excluded
+//                 {"for": counter, "from": expression, "to": expression, "by": expression, "do": steps}
+//                   for counter = from, from + by, ... below `to`
 //                 {"parallel": steps}: no launch in them depends on another one
 //                 A view is {"tensor": name, "dims"} or {"temporary": i, "dims"}: of each dim of that tensor "at" and
 //                 "extent" (expressions) and "kept", which is false for one position, whose dim goes away. It must lie
