@@ -54,29 +54,28 @@ class Function:
         self._instances = instances  # (arch, params, absent) -> Instance
         self._plans, self._lock = {}, threading.Lock()
         self._index = {a.name: i for i, a in enumerate(arguments)}
-        self._tensors = [a.kind == "tensor" for a in arguments]
-        self._outs = [i for i, a in enumerate(arguments) if a.mode == "out"]
+        self._tensor_at = [i for i, a in enumerate(arguments) if a.kind == "tensor"]
+        self._scalar_at = [i for i, a in enumerate(arguments) if a.kind == "scalar"]
         # Floating-point scalars are passed on; all others may decide what is launched.
-        self._keyed = [a.kind == "scalar" and a.dtype in dtypes.INTEGERS for a in arguments]
+        self._keyed_at = [i for i in self._scalar_at if arguments[i].dtype in dtypes.INTEGERS]
 
     # ---- calls
 
-    def __call__(self, *args, **named):
-        stream, workspace = named.pop("stream", None), named.pop("workspace", None)
-        values = list(args) if not named and len(args) == len(self.arguments) else None
-        sizes = ()
-        if values is None:
+    def __call__(self, *args, stream=None, workspace=None, **named):
+        if not named and len(args) == len(self.arguments):
+            values, sizes = list(args), ()
+        else:
             values, sizes = self._bind(args, named)
-        if self.device in ("emu", "interp"):
+        if self.device:
             return self._run_on_host(values, dict(sizes))
-        plan, key_error = None, None
+        prepared, key_error = None, None
         try:
-            plan = self._plans.get(self._key(values, sizes))
-        except (TypeError, AttributeError) as e:  # something that is no tensor: said below
+            prepared = self._plans.get(self._key(values, sizes))
+        except (TypeError, AttributeError) as e:  # something that is no torch tensor
             key_error = e
-        if plan is None:
-            plan = self._prepare(values, sizes, key_error)
-        return self._launch(plan, values, stream, workspace)
+        if prepared is None:
+            prepared = self._prepare(values, sizes, key_error)
+        return self._launch(prepared, values, stream, workspace)
 
     def prepare(self, *args, **named):
         """Compiles, loads and plans for such arguments, and launches nothing."""
@@ -108,50 +107,41 @@ class Function:
         return values, tuple(sizes)
 
     def _key(self, values, sizes):
-        key = [sizes] if sizes else []
-        for v, tensor, keyed in zip(values, self._tensors, self._keyed):
-            if tensor:
-                key.append(None if v is None else (v.dtype, v.shape, v.stride(), v.get_device()))
-            elif keyed:
-                key.append(v)
-        return tuple(key)
+        """Of torch tensors: what a plan depends on."""
+        key = [None if v is None else (v.dtype, v.shape, v.stride(), v.get_device()) for v in map(values.__getitem__, self._tensor_at)]
+        if self._keyed_at:
+            key += [values[i] for i in self._keyed_at]
+        return (*key, *sizes)
 
     def _slow_key(self, described, values, sizes):
-        key = [sizes]
-        for a, v, keyed in zip(self.arguments, values, self._keyed):
-            d = described.get(a.name)
-            if a.kind == "tensor":
-                key.append(d and (d.dtype, d.shape, d.strides, d.device))
-            elif keyed:
-                key.append(v)
-        return tuple(key)
+        tensors = (described.get(self.arguments[i].name) for i in self._tensor_at)
+        key = [d and (d.dtype, d.shape, d.strides, d.device) for d in tensors]
+        return (*key, *[values[i] for i in self._keyed_at], *sizes)
 
     def _launch(self, prepared, values, stream, workspace):
         made = None
         if prepared.allocate:
             made = []
             for i, shape, dtype in prepared.allocate:
-                out = prepared.torch.empty(shape, dtype=dtype, device=prepared.torch_device)
-                values[i] = out
-                made.append(out)
-        if prepared.checked_scalars:
-            for i in prepared.checked_scalars:
-                if not isinstance(values[i], (int, float)):
-                    values[i] = self._number(self.arguments[i], values[i])
-        numbers = [v.data_ptr() if tensor and v is not None else v for v, tensor in zip(values, self._tensors)] \
-            if prepared.is_torch else [
-                describe(a.name, v).address if a.kind == "tensor" and v is not None else v
-                for a, v in zip(self.arguments, values)]
-        plan = prepared.plan
-        address, memory = 0, None
+                values[i] = prepared.torch.empty(shape, dtype=dtype, device=prepared.torch_device)
+                made.append(values[i])
+        for i in self._scalar_at:
+            if not isinstance(values[i], (int, float)):
+                values[i] = self._number(self.arguments[i], values[i])
+        for i in self._tensor_at:
+            v = values[i]
+            if v is not None:
+                values[i] = v.data_ptr() if prepared.torch else describe(self.arguments[i].name, v).address
+        plan, memory = prepared.plan, None
         if plan.workspace:
             address, memory = self._workspace(prepared, workspace)
+            values.append(address)
         if stream is None:
-            stream = prepared.raw_stream(prepared.device) if prepared.raw_stream else 0
+            stream = prepared.raw_stream(prepared.device) if prepared.torch else 0
         elif not isinstance(stream, int):
             stream = stream.cuda_stream
-        plan.run(numbers, address, stream)
-        del memory  # the allocator gives it to nobody before the work that is queued now
+        plan.run(values, stream)
+        del memory  # what is queued on the stream after this may have it, not before
         if made is None:
             return None
         return made[0] if len(made) == 1 else tuple(made)
@@ -277,7 +267,7 @@ class Function:
             raise ValueError(f"{x} is on GPU {a}, {y} on GPU {b}")
         if not devices:
             raise TypeError(f"`{self.name}`: no tensor is given")
-        all_torch = all(arrays.is_torch(v) for v, t in zip(values, self._tensors) if t and v is not None)
+        all_torch = all(arrays.is_torch(values[i]) for i in self._tensor_at if values[i] is not None)
         key = self._key(values, sizes) if all_torch and key_error is None else self._slow_key(described, values, sizes)
         with self._lock:
             if key not in self._plans:
@@ -297,7 +287,7 @@ class Function:
                 raise ValueError(f"{name}: the address {d.address:#x} is not a multiple of the {dtypes.size(d.dtype)} bytes of {d.dtype}")
         module = instance.module(device)
         out = _Prepared()
-        out.plan, out.device, out.is_torch = PreparedPlan(module, plan, self._index), device, all_torch
+        out.plan, out.device = PreparedPlan(module, plan, self._index), device
         out.torch = sys.modules.get("torch") if all_torch else None
         out.raw_stream, out.torch_device = None, None
         if all_torch:
@@ -305,7 +295,6 @@ class Function:
             raw = getattr(out.torch._C, "_cuda_getCurrentRawStream", None)
             out.raw_stream = raw or (lambda d: sys.modules["torch"].cuda.current_stream(d).cuda_stream)
         out.allocate = [(i, shape, arrays.torch_dtype(dtype)) for i, shape, dtype in allocate]
-        out.checked_scalars = [i for i, a in enumerate(self.arguments) if a.kind == "scalar"]
         return out
 
     # ---- on the CPU, through the program
@@ -377,7 +366,7 @@ class Function:
 
 
 class _Prepared:
-    __slots__ = ("plan", "device", "is_torch", "torch", "torch_device", "raw_stream", "allocate", "checked_scalars")
+    __slots__ = ("plan", "device", "torch", "torch_device", "raw_stream", "allocate")
 
 
 _cache, _cache_lock = {}, threading.Lock()

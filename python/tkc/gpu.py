@@ -1,10 +1,11 @@
 """Plans on a GPU: everything that does not change between two calls with the same shapes is prepared once."""
 import ctypes
+import struct
 import threading
 from ctypes import c_uint, c_void_p
 
 from . import dtypes
-from .driver import Current, driver
+from .driver import PREFERRED_CARVEOUT, Current, driver
 
 MOST_STREAMS = 8  # of the launches of one step; more bring no more overlap
 
@@ -28,22 +29,27 @@ class Module:
 
 
 class PreparedLaunch:
-    """Objects of ctypes for one launch: between calls only addresses and floating-point scalars change."""
+    """Objects of ctypes for one launch. Between calls only addresses and floating-point scalars change, and most often not
+    even the addresses: then they are not written again."""
 
     def __init__(self, module, launch, index):
-        """index: argument name -> its place among the values of a call; the workspace is at -1."""
+        """index: argument name -> its place among the values of a call; the workspace is the last value."""
         k = launch.kernel
-        self.name = k["name"]
-        self.driver = module.driver
-        self.keep, pointers, self.pointers, self.scalars = [], [], [], []
-        slots = {}
+        self.name, self.driver = k["name"], module.driver
+        self.keep, pointers, self.scalars = [], [], []
+        self.sources = []  # place of the base among the values, offset in bytes
+        places = {}        # tensor -> place in `sources`
+        count = sum(p["kind"] == "pointer" for p in k["params"])
+        self.memory = (ctypes.c_uint64 * max(count, 1))()
+        self.pack = struct.Struct(f"={count}Q").pack_into
         for p in k["params"]:
             if p["kind"] == "pointer":
                 base, offset, _, _ = launch.tensors[p["tensor"]]
-                slot = ctypes.c_uint64()
-                slots[p["tensor"]] = len(self.pointers)
-                self.pointers.append((slot, -1 if base is None else index[base], offset))
-            elif p["kind"] == "stride":
+                places[p["tensor"]] = len(self.sources)
+                pointers.append(ctypes.addressof(self.memory) + 8 * len(self.sources))
+                self.sources.append((-1 if base is None else index[base], offset))
+                continue
+            if p["kind"] == "stride":
                 slot = ctypes.c_int64(launch.tensors[p["tensor"]][3][p["dim"]])
             elif p["kind"] == "size":
                 slot = ctypes.c_int32(launch.sizes[p["name"]])
@@ -58,52 +64,49 @@ class PreparedLaunch:
             pointers.append(ctypes.addressof(slot))
         first, other = k["entries"][0], k["entries"][-1]
         shared = k["sharedBytes"]
-        self.other = module.function(other["name"], shared)
-        self.aligned, self.masks = True, []
+        aligned, self.multiples = True, []
         for c in first["requires"]:
             if "address" in c:
-                self.masks.append((slots[c["address"]], c["multiple"]))
+                self.multiples.append((places[c["address"]], c["multiple"]))
             else:
                 name = c.get("stride") or c.get("extent")
                 v = launch.tensors[name][3 if "stride" in c else 2][c["dim"]]
-                self.aligned &= v % c["multiple"] == 0 and c.get("least", v) <= v < c.get("below", v + 1)
+                aligned = aligned and v % c["multiple"] == 0 and c.get("least", v) <= v < c.get("below", v + 1)
         self.maps = []
-        if self.aligned:
-            self.first = module.function(first["name"], shared)
-            for m in first.get("tensorMaps", []):
-                raw = (ctypes.c_uint8 * (128 + 64))()
-                at = -(-ctypes.addressof(raw) // 64) * 64
-                self.keep.append(raw)
-                pointers.append(at)
-                _, _, shape, strides = launch.tensors[m["tensor"]]
-                self.maps.append([at, slots[m["tensor"]], None, (m["dtype"], shape, strides, m["box"], m["swizzle"])])
+        for m in first.get("tensorMaps", []) if aligned else []:
+            raw = (ctypes.c_uint8 * (128 + 64))()
+            at = -(-ctypes.addressof(raw) // 64) * 64
+            self.keep.append(raw)
+            pointers.append(at)
+            _, _, shape, strides = launch.tensors[m["tensor"]]
+            self.maps.append((at, places[m["tensor"]], (m["dtype"], shape, strides, m["box"], m["swizzle"])))
         self.parameters = (c_void_p * len(pointers))(*pointers)
         one = c_uint(1)
-        self.before = (c_uint(launch.blocks), one, one, c_uint(k["block"]), one, one, c_uint(shared))
+        how = (c_uint(launch.blocks), one, one, c_uint(k["block"]), one, one, c_uint(shared))
+        self.other = (module.function(other["name"], shared), *how)
+        self.first = (module.function(first["name"], shared), *how) if aligned else None
+        self.addresses, self.call = None, None
         self.launch = self.driver.lib.cuLaunchKernel
 
-    def queue(self, values, workspace, stream):
-        aligned, pointers = self.aligned, self.pointers
-        for slot, base, offset in pointers:
-            slot.value = (workspace if base < 0 else values[base]) + offset
-        if aligned:
-            for i, multiple in self.masks:
-                if pointers[i][0].value % multiple:
-                    aligned = False
-                    break
+    def queue(self, values, stream):
+        """The driver's result. Parameters are copied by the call: they may be written again after it."""
+        addresses = [values[base] + offset for base, offset in self.sources]
+        if addresses != self.addresses:
+            self.move(addresses)
         for slot, convert, i in self.scalars:
             slot.value = convert(values[i])
-        if aligned:
-            for m in self.maps:
-                address = pointers[m[1]][0].value
-                if m[2] != address:  # the parameters of a launch are copied by it: they may be written again
-                    dtype, shape, strides, box, swizzle = m[3]
-                    self.driver.encode_map(m[0], dtype, address, shape, strides, box, swizzle)
-                    m[2] = address
-            code = self.launch(self.first, *self.before, stream, self.parameters, None)
+        return self.launch(*self.call, stream, self.parameters, None)
+
+    def move(self, addresses):
+        self.addresses = None  # if a tensor map fails
+        self.pack(self.memory, 0, *addresses)
+        self.call = self.first
+        if self.first is None or any(addresses[i] % multiple for i, multiple in self.multiples):
+            self.call = self.other
         else:
-            code = self.launch(self.other, *self.before, stream, self.parameters, None)
-        return code
+            for at, i, (dtype, shape, strides, box, swizzle) in self.maps:
+                self.driver.encode_map(at, dtype, addresses[i], shape, strides, box, swizzle)
+        self.addresses = addresses
 
 
 class PreparedPlan:
@@ -130,32 +133,30 @@ class PreparedPlan:
             if count:  # kernels that want different splits of an SM's memory do not run on one SM at the same time
                 for group in self.groups:
                     for prepared in group if len(group) > 1 else []:
-                        for f in {prepared.other.value, (prepared.first if prepared.aligned else prepared.other).value}:
-                            module.driver.check(module.driver.lib.cuFuncSetAttribute(f, 9, 100), "preparing a launch")
+                        for f, *_ in filter(None, (prepared.first, prepared.other)):
+                            module.driver.check(module.driver.lib.cuFuncSetAttribute(f, PREFERRED_CARVEOUT, 100),
+                                                "preparing a launch")
 
-    def run(self, values, workspace, stream):
-        """values: addresses and scalars in the order of the arguments; nothing is allocated and nothing waits."""
+    def run(self, values, stream):
+        """values: addresses and scalars in the order of the arguments, then the address of the workspace. Nothing is
+        allocated and nothing waits."""
         m = self.module
         with self.lock:
-            code = m.driver.lib.cuCtxGetCurrent(self.current_ref)
-            if code or self.current.value != m.context:
-                return self.run_in_context(values, workspace, stream)
-            self.queue(values, workspace, stream)
+            if m.driver.lib.cuCtxGetCurrent(self.current_ref) or self.current.value != m.context:
+                with Current(m.driver, m.context):
+                    return self.queue(values, stream)
+            self.queue(values, stream)
 
-    def run_in_context(self, values, workspace, stream):
-        with Current(self.module.driver, self.module.context):
-            self.queue(values, workspace, stream)
-
-    def queue(self, values, workspace, stream):
+    def queue(self, values, stream):
         self.stream.value = stream
         if self.side:
-            return self.run_groups(values, workspace)
+            return self.run_groups(values)
         for prepared in self.launches:
-            code = prepared.queue(values, workspace, self.stream)
+            code = prepared.queue(values, self.stream)
             if code:
                 raise self.module.driver.error(code, f"launching `{prepared.name}`")
 
-    def run_groups(self, values, workspace):
+    def run_groups(self, values):
         d = self.module.driver
         for group in self.groups:
             sides = min(len(group) - 1, len(self.side))
@@ -165,8 +166,7 @@ class PreparedPlan:
                     d.check(d.lib.cuStreamWaitEvent(s, self.fork, 0), "ordering streams")
             for n, prepared in enumerate(group):
                 lane = n % (sides + 1)
-                d.check(prepared.queue(values, workspace, self.side[lane - 1] if lane else self.stream),
-                        f"launching `{prepared.name}`")
+                d.check(prepared.queue(values, self.side[lane - 1] if lane else self.stream), f"launching `{prepared.name}`")
             for s, done in zip(self.side[:sides], self.done):
                 d.check(d.lib.cuEventRecord(done, s), "ordering streams")
                 d.check(d.lib.cuStreamWaitEvent(self.stream, done, 0), "ordering streams")

@@ -374,6 +374,28 @@ class Programs(Base):
                                    cu_seqlens=cu)
         self.assertIsNone(none)
 
+    def test_kda_in_slices(self):
+        """Two sets of factors, made on one stream while the states run through the slice before on another."""
+        B, T, H, D = 1, 70, 1, 32
+        q, k, v, g, beta = normal(B, T, H, D), normal(B, T, H, D, seed=2), normal(B, T, H, D, seed=3), normal(B, T, H, D, seed=4), \
+            normal(B, T, H, seed=5)
+        a_log, zero, s0 = torch.tensor([0.1], torch.float32), [0.0] * D, normal(B, H, D, D, dtype=torch.float32, seed=8)
+        params = {"gate": "bounded", "l2norm": True, "beta_sigmoid": True, "wide_range": False, "SLICE": 32}
+        f = tkc.load(os.path.join(ROOT, "python", "tkc", "kda.tk"), "kda_forward", params=params)
+        o, s = torch.empty(B, T, H, D, dtype=torch.bfloat16), torch.empty(B, H, D, D, dtype=torch.float32)
+        with torch.cuda.capture() as graph:
+            with self.raises(tkc.DriverError, "stream is capturing"):  # not prepared: it must load a module
+                f(q, k, v, g, beta, a_log, None, None, s0, o, s, D**-0.5, -5.0)
+        f.prepare(q, k, v, g, beta, a_log, None, None, s0, o, s, D**-0.5, -5.0)
+        lib().tkc_emu_clear_log()
+        with torch.cuda.capture() as graph:
+            f(q, k, v, g, beta, a_log, None, None, s0, o, s, D**-0.5, -5.0)
+        graph.replay()
+        self.assertEqual(len({line.split(" stream ")[1].split()[0] for line in launches()}), 2)
+        want_o, want_s = recurrence(q, k, v, g, beta, a_log, torch.tensor(zero, torch.float32), s0, [0, T], -5.0)
+        self.assertLess(rms(o.values(), want_o), 6e-3)
+        self.assertLess(rms(s.values(), want_s), 6e-3)
+
     def test_kda_errors(self):
         q, g, beta = normal(1, 4, 1, 32), normal(1, 4, 1, 32), normal(1, 4, 1)
         for named, parts in [({"allow_neg_eigval": True}, "use_beta_sigmoid_in_kernel"), ({"use_gate_in_kernel": True}, "A_log"),
