@@ -10,6 +10,9 @@ from .arrays import HostTensor, describe
 from .plan import Planner
 
 
+MOST_PLANS = 1024  # of a function: calls of ever new shapes do not fill the memory
+
+
 class Argument:
     """A parameter of the source: kind "tensor" or "scalar"."""
 
@@ -42,11 +45,12 @@ class Function:
     """A kernel or program. Called with tensors and scalars in the order of the source, or by name.
 
     An optional tensor is left out or None. Outputs that are not given are allocated (by torch's allocator on its current
-    stream, or on the CPU as what the inputs are: torch tensors, NumPy arrays, HostTensors), and returned: one, or a tuple of them in order; None if all were
-    given. Sizes that no tensor says are passed by name. `stream`: a torch stream or a handle (default: torch's current
-    one); `workspace`: memory for the temporaries of a program (a torch tensor of at least workspace_bytes(...) bytes;
-    default: torch's allocator). A call neither waits nor allocates otherwise, once its shapes are known: call it once, or
-    prepare(...) it, before capturing a graph."""
+    stream; on the CPU as what the inputs are: torch tensors, NumPy arrays, HostTensors) and returned: one, or a tuple of
+    them in order; None if all were given. Sizes that no tensor says are passed by name.
+
+    stream: a torch stream or a handle; default: torch's current one. workspace: memory for the temporaries of a program, a
+    torch tensor of at least workspace_bytes(...) bytes; default: torch's allocator. Once its shapes are known a call neither
+    waits nor allocates otherwise: call it once, or prepare(...) it, before capturing a CUDA graph."""
 
     def __init__(self, name, arguments, constants, instances, params, device):
         self.name, self.arguments, self.constants = name, arguments, constants
@@ -271,6 +275,8 @@ class Function:
         key = self._key(values, sizes) if all_torch and key_error is None else self._slow_key(described, values, sizes)
         with self._lock:
             if key not in self._plans:
+                if len(self._plans) >= MOST_PLANS:
+                    self._plans.clear()
                 self._plans[key] = self._make(described, values, sizes, next(iter(devices)), all_torch)
             return self._plans[key]
 
@@ -375,10 +381,12 @@ _cache, _cache_lock = {}, threading.Lock()
 def load(file, kernel=None, *, arch=None, params=None, device=None):
     """A kernel or program of a .tk file, or of a .json file that `tkc compile --emit ptx,json` wrote.
 
-    kernel: its name; default: the only one, or the one that has the name of the file. arch: the target; default: that of the GPU of the tensors. params: values of
-    compile-time parameters; those that are extents or dtypes of arguments are found from them, others have defaults.
+    kernel: its name; default: the only one, or the one that has the name of the file.
+    arch: the target; default: that of the GPU that the tensors are on, sm_120 on the CPU.
+    params: values of compile-time parameters. Those that are extents or dtypes of arguments are found from them; others have
+        defaults.
     device: None launches on the GPU that the tensors are on; "emu" and "interp" run NumPy arrays, HostTensors and torch
-    tensors of the CPU through `tkc run`, in the PTX emulator and the interpreter.
+        tensors of the CPU through `tkc run`, in the PTX emulator and the interpreter.
     """
     if device not in (None, "emu", "interp"):
         raise ValueError(f"device: \"emu\", \"interp\" or None, not {device!r}")

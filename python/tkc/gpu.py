@@ -18,8 +18,17 @@ class Module:
         self.context = self.driver.context(device)
         self.facts = self.driver.facts(device)
         self.functions = {}
+        # For launches side by side: streams, the events that they end with, and the one that they begin with.
+        self.side, self.done, self.fork, self.lock = [], [], None, threading.Lock()
         with Current(self.driver, self.context):
             self.module = self.driver.load(manifest["ptx"]["text"])
+
+    def grow_sides(self, count):
+        with self.lock, Current(self.driver, self.context):
+            self.fork = self.fork or self.driver.event()
+            while len(self.side) < count:
+                self.done.append(self.driver.event())
+                self.side.append(self.driver.stream())
 
     def function(self, name, shared):
         if name not in self.functions:
@@ -125,12 +134,11 @@ class PreparedPlan:
                 groups.append((launch.step, [prepared]))
             widest = max(widest, len(groups[-1][1]))
         self.groups = [g for _, g in groups]
-        with Current(module.driver, module.context):
-            count = min(widest, MOST_STREAMS) - 1
-            self.side = [module.driver.stream() for _ in range(count)]
-            self.done = [module.driver.event() for _ in range(count)]
-            self.fork = module.driver.event() if count else None
-            if count:  # kernels that want different splits of an SM's memory do not run on one SM at the same time
+        self.sides = min(widest, MOST_STREAMS) - 1
+        if self.sides:
+            module.grow_sides(self.sides)
+            with Current(module.driver, module.context):
+                # Kernels that want different splits of an SM's memory do not run on one SM at the same time.
                 for group in self.groups:
                     for prepared in group if len(group) > 1 else []:
                         for f, *_ in filter(None, (prepared.first, prepared.other)):
@@ -149,24 +157,25 @@ class PreparedPlan:
 
     def queue(self, values, stream):
         self.stream.value = stream
-        if self.side:
-            return self.run_groups(values)
+        if self.sides:
+            with self.module.lock:
+                return self.run_groups(values)
         for prepared in self.launches:
             code = prepared.queue(values, self.stream)
             if code:
                 raise self.module.driver.error(code, f"launching `{prepared.name}`")
 
     def run_groups(self, values):
-        d = self.module.driver
+        m, d = self.module, self.module.driver
         for group in self.groups:
-            sides = min(len(group) - 1, len(self.side))
+            sides = min(len(group) - 1, self.sides)
             if sides:
-                d.check(d.lib.cuEventRecord(self.fork, self.stream), "ordering streams")
-                for s in self.side[:sides]:
-                    d.check(d.lib.cuStreamWaitEvent(s, self.fork, 0), "ordering streams")
+                d.check(d.lib.cuEventRecord(m.fork, self.stream), "ordering streams")
+                for s in m.side[:sides]:
+                    d.check(d.lib.cuStreamWaitEvent(s, m.fork, 0), "ordering streams")
             for n, prepared in enumerate(group):
                 lane = n % (sides + 1)
-                d.check(prepared.queue(values, self.side[lane - 1] if lane else self.stream), f"launching `{prepared.name}`")
-            for s, done in zip(self.side[:sides], self.done):
+                d.check(prepared.queue(values, m.side[lane - 1] if lane else self.stream), f"launching `{prepared.name}`")
+            for s, done in zip(m.side[:sides], m.done):
                 d.check(d.lib.cuEventRecord(done, s), "ordering streams")
                 d.check(d.lib.cuStreamWaitEvent(self.stream, done, 0), "ordering streams")

@@ -122,7 +122,8 @@ class Tensor:
         from tkc import HostTensor
         host = HostTensor.from_values(_names[self.dtype], self.shape, values)
         if host.data:
-            _driver().check(_lib.lib.cuMemcpyHtoD_v2(ctypes.c_uint64(self.data_ptr()), bytes(host.data), ctypes.c_size_t(len(host.data))), "put")
+            code = _driver().lib.cuMemcpyHtoD_v2(ctypes.c_uint64(self.data_ptr()), bytes(host.data), ctypes.c_size_t(len(host.data)))
+            _lib.check(code, "put")
 
     def values(self):
         """Row-major, through the strides."""

@@ -389,7 +389,8 @@ def c_headers():
         return print("build/use_headers_sm_90 is not here: test/loader/build_headers builds it")
     done = subprocess.run([program], capture_output=True, text=True)
     failed = [line for line in done.stdout.splitlines() if "FAIL" in line]
-    report("C headers: build/use_headers_sm_90", done.returncode == 0, "; ".join(failed[:3]) or (done.stdout.splitlines() or [done.stderr])[-1])
+    last = (done.stdout.splitlines() or [done.stderr])[-1]
+    report("C headers: build/use_headers_sm_90", done.returncode == 0, "; ".join(failed[:3]) or last)
 
 
 for function in checks:

@@ -111,7 +111,8 @@ class Expressions(Base):
         self.assertEqual(text(["-", "a", ["-", "b", "c"]]), "a - (b - c)")
 
     def test_bf16(self):
-        for x, bits in [(1.0, 0x3F80), (1.00390625, 0x3F80), (1.01171875, 0x3F82), (3.4e38, 0x7F80), (-2.0, 0xC000), (float("inf"), 0x7F80)]:
+        for x, bits in [(1.0, 0x3F80), (1.00390625, 0x3F80), (1.01171875, 0x3F82), (3.4e38, 0x7F80), (-2.0, 0xC000),
+                        (float("inf"), 0x7F80)]:
             self.assertEqual(dtypes.bf16_bits(x), bits, x)
         self.assertEqual(dtypes.bf16_bits(float("nan")), 0x7FC0)
 
@@ -363,8 +364,9 @@ class Programs(Base):
         self.assertLess(rms(s.values(), want_s), 6e-3)
         self.assertEqual((o.dtype, s.dtype), (torch.bfloat16, torch.float32))
         # The state's other layout, and none asked for.
-        turned = torch.tensor([s0.values()[(n * HV + h) * K * V + i * V + j] for n in range(2) for h in range(HV) for j in range(V) for i in range(K)],
-                              torch.float32, (2, HV, V, K))
+        rows = s0.values()
+        turned = torch.tensor([rows[nh * K * V + i * V + j] for nh in range(2 * HV) for j in range(V) for i in range(K)], torch.float32,
+                              (2, HV, V, K))
         o2, s2 = tkc.kda.chunk_kda(q, k, v, g, beta, initial_state=turned, output_final_state=True, use_qk_l2norm_in_kernel=True,
                                    use_gate_in_kernel=True, use_beta_sigmoid_in_kernel=True, lower_bound=-5, A_log=a_log, dt_bias=bias,
                                    cu_seqlens=cu, transpose_state_layout=True)
