@@ -1,5 +1,5 @@
-/* The declarations of the CUDA driver API that the headers of `tkc compile --emit header` and their test use, for machines
- * without a toolkit. Names, values and versions are those of the driver's binary interface. */
+/* The declarations of the CUDA driver API that the headers of `tkc compile --emit header` and their test use, for
+ * machines without a toolkit. Names, values and versions are those of the driver's binary interface. */
 #ifndef TKC_TEST_CUDA_H
 #define TKC_TEST_CUDA_H
 #include <stddef.h>
