@@ -44,7 +44,7 @@ class Instance:
 class Function:
     """A kernel or program. Called with tensors and scalars in the order of the source, or by name.
 
-    An optional tensor is left out or None. Outputs that are not given are allocated (by torch's allocator on its current
+    An optional tensor, input or output, is left out or None. Other outputs that are not given are allocated (by torch's allocator on its current
     stream; on the CPU as what the inputs are: torch tensors, NumPy arrays, HostTensors) and returned: one, or a tuple of
     them in order; None if all were given. Sizes that no tensor says are passed by name.
 
@@ -221,7 +221,7 @@ class Function:
 
     def _instance(self, described, arch):
         params = self._deduce(described)
-        absent = tuple(a.name for a in self.arguments if a.optional and a.mode != "out" and a.name not in described)
+        absent = tuple(a.name for a in self.arguments if a.optional and a.name not in described)
         return self._instances(arch, params, absent)
 
     def _plan(self, instance, described, values, sizes, facts):

@@ -8,11 +8,60 @@ _FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "kda.tk")
 _functions = {}
 
 
-def _function(params, device):
-    key = (params, device)
+def _function(program, params, device):
+    key = (program, params, device)
     if key not in _functions:
-        _functions[key] = load(_FILE, "kda_forward", params=dict(params), device=device)
+        _functions[key] = load(_FILE, program, params=dict(params), device=device)
     return _functions[key]
+
+
+def _forward(params, device, q, k, v, g, beta, a_log, dt_bias, cu, s0, scale, bound):
+    torch = sys.modules["torch"]
+    B, T, _, K = q.shape
+    HV, V = v.shape[2], v.shape[3]
+    N = B if cu is None else cu.shape[0] - 1
+    state = (N, HV, V, K) if dict(params)["v_first"] else (N, HV, K, V)
+    o = torch.empty(B, T, HV, V, dtype=v.dtype, device=v.device)
+    s = torch.empty(state, dtype=torch.float32 if s0 is None else s0.dtype, device=v.device)
+    _function("kda_forward", params, device)(q, k, v, g, beta, a_log, dt_bias, cu, s0, o, s, scale, bound)
+    return o, s
+
+
+def _backward(params, device, q, k, v, g, beta, a_log, dt_bias, cu, s0, do, ds, scale, bound):
+    """Gradients of q, k, v, g, beta, a_log, dt_bias and s0; of an absent one None."""
+    torch = sys.modules["torch"]
+    like = lambda x: None if x is None else torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    out = [like(x) for x in (q, k, v, g, beta, a_log, dt_bias, s0)]
+    _function("kda_backward", params, device)(q, k, v, g, beta, a_log, dt_bias, cu, s0, _rows(do), None if ds is None else _rows(ds), *out,
+                                              scale, bound)
+    return out
+
+
+def _autograd():
+    """The operator as torch.autograd.Function. Only inputs are kept for the backward pass; it makes everything else again."""
+    torch = sys.modules["torch"]
+
+    class ChunkKda(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, params, device, scale, bound, cu, q, k, v, g, beta, a_log, dt_bias, s0):
+            ctx.save_for_backward(cu, q, k, v, g, beta, a_log, dt_bias, s0)
+            ctx.rest = params, device, scale, bound
+            ctx.set_materialize_grads(False)
+            return _forward(params, device, q, k, v, g, beta, a_log, dt_bias, cu, s0, scale, bound)
+
+        @staticmethod
+        def backward(ctx, do, ds):
+            params, device, scale, bound = ctx.rest
+            cu, q, k, v, g, beta, a_log, dt_bias, s0 = ctx.saved_tensors
+            if do is None and ds is None:
+                return (None,) * 13
+            if do is None:
+                do = torch.zeros(v.shape, dtype=q.dtype, device=v.device)
+            if ds is not None and s0 is not None:
+                ds = ds.to(s0.dtype)
+            return (None,) * 5 + tuple(_backward(params, device, q, k, v, g, beta, a_log, dt_bias, cu, s0, do.to(q.dtype), ds, scale, bound))
+
+    return ChunkKda
 
 
 def _rows(x):
@@ -24,7 +73,7 @@ def chunk_kda(q, k, v, g, beta, scale=None, initial_state=None, output_final_sta
               use_gate_in_kernel=False, use_beta_sigmoid_in_kernel=False, allow_neg_eigval=False, safe_gate=False,
               lower_bound=None, disable_recompute=False, return_intermediate_states=False, state_v_first=False, cu_seqlens=None,
               cu_seqlens_cpu=None, cp_context=None, **kwargs):
-    """(o, final state or None), forward only.
+    """(o, final state or None), with gradients for autograd.
 
     q, k [B, T, H, K], v [B, T, HV, V], g [B, T, HV, K] (log decay, at most 0; or what the gate is computed from), beta
     [B, T, HV]; initial_state [N, HV, K, V], or [N, HV, V, K] with state_v_first. Views of larger tensors are taken as they
@@ -53,9 +102,6 @@ def chunk_kda(q, k, v, g, beta, scale=None, initial_state=None, output_final_sta
         raise NotImplementedError("return_intermediate_states")
     if cp_context is not None:
         raise NotImplementedError("cp_context")
-    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (q, k, v, g, beta, A_log, dt_bias, initial_state)):
-        raise NotImplementedError("chunk_kda of tkc has no backward: call it under torch.no_grad(), or detach its inputs")
-
     if q.ndim != 4 or v.ndim != 4:
         raise ValueError(f"q, k, v: [B, T, H, D] is wanted, not {list(q.shape)}, {list(k.shape)}, {list(v.shape)}")
     if g.ndim != 4:
@@ -94,10 +140,14 @@ def chunk_kda(q, k, v, g, beta, scale=None, initial_state=None, output_final_sta
     state = (N, HV, V, K) if state_v_first else (N, HV, K, V)
     if initial_state is not None and tuple(initial_state.shape) != state:
         raise ValueError(f"initial_state: shape {list(initial_state.shape)}, {list(state)} is wanted")
-    o = torch.empty(B, T, HV, V, dtype=v.dtype, device=v.device)
-    s = torch.empty(state, dtype=initial_state.dtype if initial_state is not None else torch.float32, device=v.device)
     params = (("gate", gate), ("l2norm", bool(use_qk_l2norm_in_kernel)), ("beta_sigmoid", bool(use_beta_sigmoid_in_kernel)),
               ("neg_eigval", bool(allow_neg_eigval)), ("wide_range", wide_range), ("v_first", bool(state_v_first)))
-    _function(params, device)(_rows(q), _rows(k), _rows(v), _rows(g), _rows(beta), A_log, dt_bias, cu_seqlens, _rows(initial_state), o, s,
-                      K**-0.5 if scale is None else float(scale), bound)
+    tensors = tuple(map(_rows, (q, k, v, g, beta))) + (A_log, dt_bias, _rows(initial_state))
+    scale = K**-0.5 if scale is None else float(scale)
+    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
+        if "autograd" not in _functions:
+            _functions["autograd"] = _autograd()
+        o, s = _functions["autograd"].apply(params, device, scale, bound, cu_seqlens, *tensors)
+    else:
+        o, s = _forward(params, device, *tensors[:7], cu_seqlens, tensors[7], scale, bound)
     return o, (s if output_final_state else None)

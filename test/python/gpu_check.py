@@ -278,12 +278,63 @@ def kda():
     kda_case("scale 1", 1, 100, 2, 2, 64, 64, scale=1.0)
 
 
+def kda_gradient_case(name, B, T, H, HV, K, V, cu=None, gate="bounded", l2norm=True, sigmoid=True, neg=False, v_first=False, state=True,
+                      only_o=False):
+    """Gradients by autograd against those of the recurrence in float64; the call again must give the same bits."""
+    leaf = lambda t: t.detach().requires_grad_()
+    q, k, v = (leaf(randn(B, T, h, d)) for h, d in ((H, K), (H, K), (HV, V)))
+    g = leaf(randn(B, T, HV, K) if gate else -torch.nn.functional.softplus(-torch.randn(B, T, HV, K, device=WHERE)))
+    beta = leaf(randn(B, T, HV) if sigmoid else torch.rand(B, T, HV, device=WHERE))
+    A_log = leaf(torch.rand(HV, device=WHERE)) if gate else None
+    dt_bias = leaf(0.5 * torch.randn(HV * K, device=WHERE)) if gate else None
+    N = B if cu is None else len(cu) - 1
+    s0 = leaf(torch.randn(N, HV, K, V, device=WHERE)) if state else None
+    given = leaf(s0.transpose(2, 3).contiguous()) if state and v_first else s0
+    bound = -5.0 if gate == "bounded" else None
+    do = randn(B, T, HV, V)
+    ds = None if only_o else torch.randn(N, HV, K, V, device=WHERE)
+    leaves = {"q": q, "k": k, "v": v, "g": g, "beta": beta, "A_log": A_log, "dt_bias": dt_bias, "h0": given}
+    leaves = {n: t for n, t in leaves.items() if t is not None}
+    more = {} if GPU else {"device": options.device}
+
+    def run():
+        o, s = tkc.kda.chunk_kda(q, k, v, g, beta, initial_state=given, output_final_state=True, use_qk_l2norm_in_kernel=l2norm,
+                                 use_gate_in_kernel=bool(gate), use_beta_sigmoid_in_kernel=sigmoid, allow_neg_eigval=neg, lower_bound=bound,
+                                 state_v_first=v_first, A_log=A_log, dt_bias=dt_bias,
+                                 cu_seqlens=None if cu is None else torch.tensor(cu, device=WHERE), **more)
+        outputs = [(o, do)] + ([] if only_o else [(s, ds.transpose(2, 3).contiguous() if v_first else ds)])
+        return torch.autograd.grad([x for x, _ in outputs], list(leaves.values()), [d for _, d in outputs])
+
+    got, again = run(), run()
+    o, s = recurrence(q, k, v, g, beta, K**-0.5, s0, cu, l2norm, gate, A_log, dt_bias, bound, sigmoid, neg)
+    wrt = [s0 if n == "h0" else t for n, t in leaves.items()]
+    outputs = [(o, do)] + ([] if only_o else [(s, ds)])
+    want = torch.autograd.grad([x for x, _ in outputs], wrt, [d.double() for _, d in outputs])
+    for n, a, b in zip(leaves, got, want):
+        rms(f"kda gradients {name}: {n}", a.transpose(2, 3) if n == "h0" and v_first else a, b, 7e-3 if n == "g" else 5e-3)
+    report(f"kda gradients {name}: same bits again", all(torch.equal(a, b) for a, b in zip(got, again)))
+
+
+@check()
+def kda_gradients():
+    if not GPU:
+        kda_gradient_case("small", 1, 37, 2, 4, 64, 64)
+        return
+    kda_gradient_case("bounded gate", 2, 200, 4, 4, 128, 128)
+    kda_gradient_case("softplus gate, neg_eigval", 1, 200, 4, 4, 128, 128, gate="softplus", neg=True)
+    kda_gradient_case("gate of the caller", 2, 130, 4, 4, 64, 64, gate=None, sigmoid=False)
+    kda_gradient_case("grouped heads, 2 of 8", 2, 100, 2, 8, 128, 128)
+    kda_gradient_case("packed sequences", 1, 400, 4, 4, 128, 128, cu=[0, 15, 100, 100, 300, 400])
+    kda_gradient_case("state [V, K], 128 x 64", 2, 100, 4, 4, 128, 64, v_first=True)
+    kda_gradient_case("no state", 2, 257, 4, 4, 128, 128, state=False, only_o=True)
+
+
 @check(on_gpu_only=True)
 def kda_slices():
     """T in slices, whose launches run side by side."""
     tkc.kda._functions.clear()
     before = tkc.kda._function
-    tkc.kda._function = lambda params, device: before((*params, ("SLICE", 64)), device)
+    tkc.kda._function = lambda program, params, device: before(program, (*params, ("SLICE", 64)), device)
     try:
         kda_case("in slices on two streams", 2, 300, 4, 4, 128, 128)
     finally:
