@@ -32,8 +32,9 @@ def _backward(params, device, q, k, v, g, beta, a_log, dt_bias, cu, s0, do, ds, 
     torch = sys.modules["torch"]
     like = lambda x: None if x is None else torch.empty(x.shape, dtype=x.dtype, device=x.device)
     out = [like(x) for x in (q, k, v, g, beta, a_log, dt_bias, s0)]
+    n = q.shape[0] if cu is None else cu.shape[0] - 1
     _function("kda_backward", params, device)(q, k, v, g, beta, a_log, dt_bias, cu, s0, _rows(do), None if ds is None else _rows(ds), *out,
-                                              scale, bound)
+                                              scale, bound, N=n)
     return out
 
 
@@ -97,7 +98,7 @@ def chunk_kda(q, k, v, g, beta, scale=None, initial_state=None, output_final_sta
             raise ValueError("state_v_first and transpose_state_layout are the same: give one of them")
         state_v_first = transposed
     if chunk_size not in (32, 64):
-        raise ValueError(f"chunk_size: 32 or 64, not {chunk_size}")
+        raise ValueError(f"`chunk_size` must be either 32 or 64, not {chunk_size}")
     if return_intermediate_states:
         raise NotImplementedError("return_intermediate_states")
     if cp_context is not None:

@@ -319,6 +319,7 @@ def kda_gradient_case(name, B, T, H, HV, K, V, cu=None, gate="bounded", l2norm=T
 def kda_gradients():
     if not GPU:
         kda_gradient_case("small", 1, 37, 2, 4, 64, 64)
+        kda_gradient_case("no state", 1, 37, 4, 4, 32, 32, state=False, only_o=True)
         return
     kda_gradient_case("bounded gate", 2, 200, 4, 4, 128, 128)
     kda_gradient_case("softplus gate, neg_eigval", 1, 200, 4, 4, 128, 128, gate="softplus", neg=True)
