@@ -14,14 +14,6 @@ using llvm::Value;
 
 namespace {
 
-bool is_used(const LowerCtx &c, const ir::Value *v) {
-  bool used = false;
-  ir::walk(c.function.body, [&](const Op *op) {
-    for (const ir::Value *x : op->operands) used |= x == v;
-  });
-  return used;
-}
-
 // The PTX type with which `atom` does the operation on one element; empty: there is no such instruction.
 std::string_view atom_type(OpKind kind, DType t, const ir::Target &target) {
   int64_t bits = is_bool(t) ? 8 : dtype_bits(t);
@@ -111,7 +103,7 @@ public:
     TileAccess access(c_, op_, layout_, mask);
     Value *owner = owner_predicate(c_, layout_);
     const Regs &values = c_.regs(value_);
-    bool used = is_used(c_, op_.result());
+    bool used = result_used(op_);
     int64_t bytes = used ? 0 : red_bytes(op_.kind, t_, c_.target);
     if (bytes) {
       int64_t n = access.vector_elements(bytes);

@@ -143,10 +143,18 @@ int64_t reshape_scratch(const Op &op) {
   return elements * scratch_bytes(x->type.dtype);
 }
 
+bool result_used(const Op &op) {
+  bool used = false;
+  ir::walk(op.block->function->body, [&](const Op *user) {
+    for (const ir::Value *x : user->operands) used |= x == op.result();
+  });
+  return used;
+}
+
 int64_t atomic_scratch(const Op &op) {
   const ir::Value *old = op.result();
-  if (old->type.is_scalar()) return scratch_bytes(old->type.dtype);
-  if (!old->layout) return 0;
+  if (!result_used(op)) return 0;
+  if (!old->layout) return old->type.is_scalar() ? scratch_bytes(old->type.dtype) : 0;
   BitMasks free = old->layout->free_bits();
   if (!free.warp) return 0;
   int64_t regs = 0;

@@ -14,7 +14,8 @@ int64_t reduce_scratch(const ir::Op &op); // reductions, argmax and argmin
 int64_t scan_scratch(const ir::Op &op);
 int64_t mma_scratch(const ir::Op &op);
 int64_t reshape_scratch(const ir::Op &op); // where no renaming of registers makes the result
-int64_t atomic_scratch(const ir::Op &op);  // old values handed to the warps that hold copies
+int64_t atomic_scratch(const ir::Op &op);  // old values handed to the warps that hold copies, if anything uses them
+bool result_used(const ir::Op &op);        // of an op with one result
 
 // ---- what the counts and the lowerings share
 // f16 and bf16 are accumulated in f32; every other type in itself.

@@ -70,7 +70,7 @@ static void reshape_through_memory(LowerCtx &c, const Op &op) {
     codegen::store_slot(c, codegen::shared_address(c, at, e.number, slot), c.regs(x)[size_t(r)],
                         codegen::both(c, owner, e.inside));
   }
-  nvvm::bar_sync(c.b, 0);
+  c.role_barrier();
   Regs out = c.no_regs(y);
   for (int r : c.live_regs(y)) {
     ElementNumber e = element_number(c, to, r);
