@@ -45,7 +45,7 @@ bool pipeline_forced(Function &f, PassContext &context) {
     ir::walk(f.body, [](ir::Op *op) {
       if (op->kind == OpKind::For) op->attrs.set("@pipeline.via", std::string("tma"));
     });
-  FunctionSchedule s = schedule_loops(f, context.target);
+  FunctionSchedule s = schedule_loops(f, context.target, context.options.most_stages);
   if (forced == Force::Mbarrier || forced == Force::Tma) REQUIRE(s.producer_warps == 1);
   if (forced == Force::Groups || forced == Force::TmaAlone) s.producer_warps = 0;
   for (LoopSchedule &l : s.loops) {

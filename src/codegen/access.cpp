@@ -396,13 +396,22 @@ std::vector<int64_t> TileAccess::vector_regs(int64_t reg, int64_t elements) cons
   return out;
 }
 
+int64_t TileAccess::vector_start(int64_t reg, int64_t elements) const {
+  for (size_t i = 0; i < layout_.reg.size(); i++)
+    if (in_vector(layout_.reg[i], elements)) reg &= ~(int64_t(1) << i);
+  return reg;
+}
+
+bool TileAccess::in_vector(uint32_t v, int64_t elements) const {
+  return contiguous_ >= 0 && v && v >> space_.shift[size_t(contiguous_)] < uint32_t(elements) &&
+         (v & ((1u << space_.shift[size_t(contiguous_)]) - 1)) == 0;
+}
+
 std::vector<int64_t> TileAccess::starts(int64_t elements, bool owned) const {
   int64_t skip = owned ? int64_t(layout_.free_bits().reg) : 0;
   for (size_t i = 0; i < layout_.reg.size(); i++) {
     uint32_t v = layout_.reg[i];
-    bool in_vector = contiguous_ >= 0 && v >> space_.shift[size_t(contiguous_)] < uint32_t(elements) &&
-                     (v & ((1u << space_.shift[size_t(contiguous_)]) - 1)) == 0;
-    if (v == 0 || in_vector) skip |= int64_t(1) << i;
+    if (v == 0 || in_vector(v, elements)) skip |= int64_t(1) << i;
   }
   std::vector<int64_t> out;
   for (int r : layout_.live_regs())

@@ -80,6 +80,8 @@ public:
   int64_t vector_elements(int64_t max_bytes) const;
   // Registers of the vector that starts at the tile coordinate of `reg`, lowest address first.
   std::vector<int64_t> vector_regs(int64_t reg, int64_t elements) const;
+  // The register that starts the vector which `reg` is part of.
+  int64_t vector_start(int64_t reg, int64_t elements) const;
   // Registers that start a vector, ascending, one for each group of live registers. Copies are left out; with `owned`
   // also what RegLayout::free_bits() names as held by other threads.
   std::vector<int64_t> starts(int64_t elements, bool owned = false) const;
@@ -107,6 +109,7 @@ private:
   const ir::Value *index_operand(int64_t tensor_dim) const { return op_.operand(size_t(1 + tensor_dim)); }
   llvm::Value *start(int64_t tensor_dim) const { return position_value(c_, index_operand(tensor_dim)); }
   llvm::Value *mask_reg(int64_t reg) const;
+  bool in_vector(uint32_t basis, int64_t elements) const; // of a register bit: it moves within a vector
   bool uniform(int64_t elements) const;
   bool held_as_run(int64_t elements) const; // given that half as many are
 

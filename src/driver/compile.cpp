@@ -36,9 +36,10 @@ std::string check_pass_options(const CompileOptions &options) {
   return "";
 }
 
-std::unique_ptr<ir::Function> lower_kernel(sema::Program &program, const ast::Function &kernel,
-                                           const sema::InstanceSpec &spec, const CompileOptions &options,
-                                           Diagnostics &diags, std::vector<Phase> &phases) {
+// With rings of this many slots at most.
+static std::unique_ptr<ir::Function> lower_kernel_once(sema::Program &program, const ast::Function &kernel,
+                                                       const sema::InstanceSpec &spec, const CompileOptions &options,
+                                                       int64_t most_stages, Diagnostics &diags, std::vector<Phase> &phases) {
   using Clock = std::chrono::steady_clock;
   auto start = Clock::now();
   std::unique_ptr<ir::Function> f = sema::instantiate(program, kernel, spec, options.target, diags);
@@ -50,6 +51,7 @@ std::unique_ptr<ir::Function> lower_kernel(sema::Program &program, const ast::Fu
   target.shared_per_block = std::min(target.shared_per_block, planned.shared_per_block);
   target.shared_per_sm = std::min(target.shared_per_sm, planned.shared_per_sm);
   passes::PassContext context{target, options.part ? *options.part : ir::default_part(planned), diags, options.passes};
+  context.options.most_stages = most_stages;
   passes::PassManager manager(passes_of(options));
   passes::PassManager::Outcome outcome = manager.run(*f, context);
   for (const auto &t : manager.timings()) phases.push_back({std::string("pass ") + t.name, t.pass_ms + t.check_ms});
@@ -58,6 +60,22 @@ std::unique_ptr<ir::Function> lower_kernel(sema::Program &program, const ast::Fu
   if (outcome != Outcome::ok || diags.has_errors()) return nullptr;
   if (options.after_passes) options.after_passes();
   return f;
+}
+
+std::unique_ptr<ir::Function> lower_kernel(sema::Program &program, const ast::Function &kernel,
+                                           const sema::InstanceSpec &spec, const CompileOptions &options,
+                                           Diagnostics &diags, std::vector<Phase> &phases) {
+  // What cannot be proven is the schedule's fault, not the user's: it gets fewer slots, then none.
+  for (int64_t most_stages : {passes::PassOptions::kManyStages, int64_t(2)}) {
+    Diagnostics attempt(diags.sources());
+    auto f = lower_kernel_once(program, kernel, spec, options, std::min(most_stages, options.passes.most_stages), attempt, phases);
+    auto is_unproven = [](const Diagnostic &d) { return d.kind == DiagKind::unproven_protocol; };
+    if (!std::any_of(attempt.all().begin(), attempt.all().end(), is_unproven)) {
+      for (const Diagnostic &d : attempt.all()) diags.add(d);
+      return diags.has_errors() ? nullptr : std::move(f);
+    }
+  }
+  return lower_kernel_once(program, kernel, spec, options, 0, diags, phases);
 }
 
 codegen::EmitResult emit_module(const std::vector<const ir::Function *> &functions, const CompileOptions &options,

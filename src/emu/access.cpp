@@ -1,5 +1,6 @@
 #include "emu/access.h"
 #include <algorithm>
+#include <cstring>
 
 namespace tkc::emu {
 
@@ -136,9 +137,36 @@ Place find_place(Warp &w, int lane, Space space, uint64_t address, int64_t bytes
   return p;
 }
 
-void note_global(Warp &w, int lane, const Place &place, int64_t bytes, Use use) {
+static void note_race(Warp &w, int lane, const Place &place, int64_t bytes, Use use, bool strong, const uint8_t *data) {
   Allocation *a = place.global;
-  if (!a || a->written.empty()) return;
+  Cluster &cluster = *w.block->cluster;
+  int32_t warp = w.block->clock_index(w);
+  AccessKind kind = strong || use == Use::ReadWrite ? AccessKind::Atomic
+                    : use == Use::Read              ? AccessKind::Read
+                                                    : AccessKind::Write;
+  Access access{kind, uint16_t(warp), uint32_t(1) << lane, cluster.clocks.now(warp), 0, w.at};
+  uint64_t address = a->address + uint64_t(place.bytes - a->host);
+  bool unchanged = data && std::memcmp(place.bytes, data, size_t(bytes)) == 0;
+  Shadow::Conflict c = cluster.global_shadow.access(cluster.clocks, access, address, bytes, data, unchanged);
+  if (c.fault != Shadow::Fault::Race) return;
+  const Access &o = c.other;
+  // Lanes of one store at one place: the value of one of them stays.
+  if (kind == AccessKind::Write && o.kind == kind && o.pc == w.at && o.warp == access.warp && o.stamp == access.stamp)
+    return;
+  bool same_warp = o.warp == access.warp;
+  w.error(ErrorKind::GlobalRace, lane, address,
+          fmt::format("{} of {} is not ordered after the {} by warp {} lane {} at {}: {} between them", verb(use),
+                      w.block->grid.memory.describe(address + uint64_t(c.offset)),
+                      o.kind == AccessKind::Read ? "read" : "write", o.warp % w.block->grid.warps, first_lane(o.lanes),
+                      line_of(*w.block, o.pc), same_warp ? "no bar.warp.sync" : "no barrier"));
+}
+
+void note_global(Warp &w, int lane, const Place &place, int64_t bytes, Use use, bool strong, const uint8_t *data) {
+  Allocation *a = place.global;
+  if (!a) return;
+  if (!a->readonly && !a->constant && w.block->grid.options.check_global)
+    note_race(w, lane, place, bytes, use, strong, data);
+  if (a->written.empty()) return;
   int64_t at = place.bytes - a->host;
   auto first = a->written.begin() + at;
   if (use != Use::Write) {

@@ -19,8 +19,10 @@ Place find_place(Warp &w, int lane, Space space, uint64_t address, int64_t bytes
 // Only bounds and alignment of shared memory: the CTA of a shared::cluster address in `in`, the rest as its own
 // address.
 bool find_shared(Warp &w, int lane, uint64_t address, int64_t bytes, int64_t align, Block *&in, uint32_t &own);
-// Checks and updates the allocation's record of bytes written.
-void note_global(Warp &w, int lane, const Place &place, int64_t bytes, Use use);
+// Checks and updates the allocation's record of bytes written, and reports races on memory that the kernel may write.
+// `data`: what is going to be written, if that is known; `strong`: no race with other strong accesses.
+void note_global(Warp &w, int lane, const Place &place, int64_t bytes, Use use, bool strong = false,
+                 const uint8_t *data = nullptr);
 // Tells the shadow of a generic access by these lanes (all at the same place), and reports its conflict.
 void note_shared(Warp &w, uint32_t lanes, AccessKind kind, Block &in, uint32_t address, int64_t bytes);
 void report_conflict(Warp &w, int lane, AccessKind kind, Block &in, const Shadow::Conflict &conflict);

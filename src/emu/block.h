@@ -3,6 +3,7 @@
 #pragma once
 #include "emu/async.h"
 #include "emu/exec.h"
+#include "emu/global_shadow.h"
 #include <map>
 
 namespace tkc::emu {
@@ -76,6 +77,7 @@ struct Cluster {
   Random random;
   std::vector<std::unique_ptr<Block>> blocks;
   Async async;
+  GlobalShadow global_shadow;
   View exit_view;                      // of all threads that have exited
   std::map<uint64_t, View> sync_views; // what strong stores and atomics released, by generic address
   // barrier.cluster

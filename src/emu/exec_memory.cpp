@@ -66,7 +66,7 @@ void load(Warp &w, const Inst &i, uint32_t mask) {
       if (group && (in != p.shared_in || at != p.shared)) note_shared(w, group, kind, *in, at, bytes), group = 0;
       in = p.shared_in, at = p.shared, group |= uint32_t(1) << lane;
     } else if (p.global) {
-      note_global(w, lane, p, bytes, Use::Read);
+      note_global(w, lane, p, bytes, Use::Read, strength != Strength::Weak);
     }
     load_elements(w, i, lane, p.bytes);
     if (strength == Strength::Weak) continue;
@@ -114,7 +114,7 @@ void store(Warp &w, const Inst &i, uint32_t mask) {
       }
       note_shared(w, uint32_t(1) << lane, kind, *p.shared_in, p.shared, bytes);
     } else if (p.global) {
-      note_global(w, lane, p, bytes, Use::Write);
+      note_global(w, lane, p, bytes, Use::Write, strength != Strength::Weak, value);
     }
     std::memcpy(p.bytes, value, size_t(bytes));
     if (strength != Strength::Weak) strong_write(w, lane, strong_key(p, address), strength == Strength::Release, false);

@@ -120,6 +120,7 @@ std::string check_launch(const Program &p, const Launch &l, const Options &o) {
 
 struct Result {
   std::vector<Error> errors;
+  GlobalShadow::Pages pages;
   std::string printed;
   int64_t instructions = 0;
 };
@@ -141,9 +142,15 @@ public:
       for (std::thread &t : pool) t.join();
     }
     Report report;
-    for (const Result &r : results_) {
+    ClusterRaces races;
+    for (size_t number = 0; number < results_.size(); number++) {
+      Result &r = results_[number];
       report.printed += r.printed;
       report.instructions += r.instructions;
+      // Blocks that may order each other are not looked at.
+      if (r.errors.empty() && !grid_.program.orders_blocks)
+        if (auto race = races.add(int64_t(number), r.pages)) r.errors.push_back(describe(*race));
+      r.pages.clear();
       if (r.errors.empty()) continue;
       report.errors = r.errors;
       break;
@@ -152,8 +159,25 @@ public:
   }
 
 private:
+  Error describe(const ClusterRaces::Race &race) const {
+    const Position &here = grid_.program.where[size_t(race.pc)], &there = grid_.program.where[size_t(race.other_pc)];
+    Error e;
+    e.kind = ErrorKind::GlobalRace;
+    e.message = fmt::format("{} of {} by block {}, which block {} {} at PTX line {}: nothing orders blocks",
+                            race.reads ? "read" : "write", grid_.memory.describe(race.address), race.cluster * size_,
+                            race.other * size_, race.reads ? "writes" : "accesses", there.line);
+    e.ptx_line = here.line;
+    const std::vector<std::string> &files = grid_.module.ptx.files;
+    if (here.file > 0 && size_t(here.file) < files.size() && here.source_line)
+      e.source_file = files[size_t(here.file)], e.source_line = here.source_line;
+    int64_t index = race.cluster * size_;
+    for (int d = 0; d < 3; d++) e.block[d] = index % grid_.launch.grid[d], index /= grid_.launch.grid[d];
+    e.address = race.address;
+    return e;
+  }
   void finish(Cluster &c, int64_t number) {
     Result &r = results_[size_t(number)];
+    if (!grid_.program.orders_blocks) r.pages = c.global_shadow.take_pages();
     for (const auto &b : c.blocks) {
       r.errors.insert(r.errors.end(), b->errors.begin(), b->errors.end());
       r.printed += b->printed;

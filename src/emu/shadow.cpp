@@ -119,8 +119,9 @@ Shadow::Conflict Shadow::access(const Clocks &clocks, const Access &a, int64_t o
 // Drops the states that no byte has any more.
 void Shadow::collect() {
   std::vector<uint32_t> moved(states_.size(), ~uint32_t(0));
-  std::vector<State> kept(1);
-  moved[0] = 0;
+  std::vector<State> kept(2); // those of fresh bytes
+  kept[1].written = true;
+  moved[0] = 0, moved[1] = 1;
   for (uint32_t &s : state_) {
     if (moved[s] == ~uint32_t(0)) {
       moved[s] = uint32_t(kept.size());

@@ -32,7 +32,12 @@ struct Access {
 
 class Shadow {
 public:
-  explicit Shadow(int64_t bytes) : state_(size_t(bytes)), states_(1), memo_(kMemo) {}
+  explicit Shadow(int64_t bytes) : state_(size_t(bytes)), states_(2), memo_(kMemo) { states_[1].written = true; }
+  // More bytes, which have been written before; gives the offset of the first.
+  int64_t append(int64_t bytes) {
+    state_.resize(state_.size() + size_t(bytes), 1);
+    return int64_t(state_.size()) - bytes;
+  }
 
   enum class Fault : uint8_t { None, Uninitialised, Race, InFlight, ProxyFence, Object, NoObject };
   struct Conflict {

@@ -93,6 +93,8 @@ int64_t smem_matrix_wavefronts(std::span<const uint32_t, 3> row);
 // the barriers. Replicated data is stored once.
 SmemSide plan_smem_load(const RegLayout &regs, const SmemLayout &smem, const LayoutFeatures &features);
 SmemSide plan_smem_store(const RegLayout &regs, const SmemLayout &smem, const LayoutFeatures &features);
+// The bytes of the tile that the accesses of a piece touch in some lane of some warp, of `bytes` in all.
+std::vector<bool> touched_bytes(const SmemSide &side, int piece, int64_t bytes);
 // What the planned accesses cost at most, without making them: registers that are not live are counted.
 struct SmemCost {
   SmemInst inst = SmemInst::Vector;

@@ -327,6 +327,22 @@ SmemSide plan_smem_load(const RegLayout &regs, const SmemLayout &smem, const Lay
 SmemSide plan_smem_store(const RegLayout &regs, const SmemLayout &smem, const LayoutFeatures &features) {
   return plan_side(regs, smem, features, true);
 }
+std::vector<bool> touched_bytes(const SmemSide &side, int piece, int64_t bytes) {
+  std::vector<bool> out(size_t(bytes), false);
+  bool matrix = side.inst != SmemInst::Vector;
+  int lanes = matrix ? 8 * side.matrices : 32, width = matrix ? 16 : side.width;
+  for (const SmemAccess &a : side.accesses) {
+    if (a.piece != piece) continue;
+    uint32_t cls = side.classes.empty() ? 0 : side.classes[size_t(a.cls)];
+    for (int w = 0; w < 1 << side.warp.size(); w++)
+      for (int l = 0; l < lanes; l++) {
+        if ((uint32_t(l) & side.lane_mask) || (uint32_t(w) & side.warp_mask)) continue;
+        int64_t at = int64_t((side.lane_part(l) ^ side.warp_part(w) ^ cls) + a.imm);
+        for (int64_t k = at; k < std::min<int64_t>(at + width, bytes); k++) out[size_t(k)] = true;
+      }
+  }
+  return out;
+}
 SmemCost smem_load_cost(const RegLayout &regs, const SmemLayout &smem, const LayoutFeatures &features) {
   return side_cost(regs, smem, features, false);
 }

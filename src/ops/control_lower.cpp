@@ -45,6 +45,14 @@ const std::vector<ir::Value *> &yielded(const ir::Block *b) { return b->terminat
 bool in_pairs(const ir::Value *v) { return is_float(v->type.dtype) && dtype_bits(v->type.dtype) == 16; }
 
 Regs pair_up(LowerCtx &c, const ir::Value *v, Regs regs) {
+  // What comes on one way may hold padding where that of another has nothing.
+  size_t next = 0;
+  const std::vector<int> live = v->type.is_scalar() ? std::vector<int>{0} : c.live_regs(v);
+  for (size_t i = 0; i < regs.size(); i++) {
+    bool lives = next < live.size() && size_t(live[next]) == i;
+    next += lives;
+    if (!lives) regs[i] = nullptr;
+  }
   if (!in_pairs(v)) return regs;
   for (size_t i = 0; i + 1 < regs.size(); i += 2)
     if (regs[i] && regs[i + 1]) {

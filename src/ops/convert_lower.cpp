@@ -196,7 +196,22 @@ void lower_ConvertLayout(LowerCtx &c, const Op &op) {
 }
 
 void lower_ScratchStore(LowerCtx &c, const Op &op) {
-  store_side(c, scratch_sides(c, op, nullptr).store, {op.attrs.i("offset")}, 0, op.operand(0));
+  Sides sides = scratch_sides(c, op, nullptr);
+  SharedPlace at{op.attrs.i("offset")};
+  store_side(c, sides.store, at, 0, op.operand(0));
+  // Padding that the loads take along.
+  const RegLayout &l = c.layout(op.operand(0));
+  if (sides.pieces > 1 || int64_t(l.live_regs().size()) == l.num_regs()) return;
+  const auto &smem = op.attrs.get<SmemLayout>("smem");
+  std::vector<bool> written = touched_bytes(sides.store, 0, smem.bytes), read(written.size(), false);
+  ir::walk(c.function.body, [&](const Op *load) {
+    if (load->kind != OpKind::ScratchLoad || load->operand(0) != op.result()) return;
+    std::vector<bool> touched = touched_bytes(scratch_sides(c, op, &c.layout(load->result())).load, 0, smem.bytes);
+    for (size_t k = 0; k < read.size(); k++) read[k] = read[k] || touched[k];
+  });
+  Value *owner = owner_predicate(c, l), *zero = llvm::Constant::getNullValue(c.b.getIntNTy(unsigned(smem.elem_bytes) * 8));
+  for (int r : missing_padding(l, smem, written, read))
+    nvvm::st(c.b, {nvvm::kShared, smem.elem_bytes}, element_address(c, l, smem, at, r), {&zero, 1}, owner);
 }
 
 // A tile that is larger than its scratch goes through it in pieces. The first is stored by scratch_store, the others

@@ -4,6 +4,7 @@
 #include "ops/shared_side.h"
 #include "support/check.h"
 #include <algorithm>
+#include <set>
 
 namespace tkc::ops {
 
@@ -55,7 +56,7 @@ template <typename F> void if_first(LowerCtx &c, Value *index, F &&body) {
 class ThreadCopies {
 public:
   ThreadCopies(LowerCtx &c, const Op &op, const Op *ring, const SmemLayout &smem, const SharedPlace &at, Value *enabled)
-      : c_(c), ring_(ring), smem_(smem), at_(at), enabled_(enabled), layout_(op.attrs.get<RegLayout>("read")),
+      : c_(c), ring_(ring), field_(op.attrs.i("field")), smem_(smem), at_(at), enabled_(enabled), layout_(op.attrs.get<RegLayout>("read")),
         access_(c, op, layout_, nullptr), tensor_(c.tensor(op.operand(0))) {}
 
   void run() {
@@ -64,33 +65,44 @@ public:
     if (bytes >= 4 && access_.alignment(n) >= bytes) {
       for (int64_t start : access_.starts(n, true))
         nvvm::cp_async(c_.b, destination(start), access_.address(start), bytes, access_.predicate(start), issue_);
+      fill_padding(n, true);
     } else {
       plain_copies(n);
+      fill_padding(n, false);
       c_.plain_fills.insert(ring_);
     }
   }
 
 private:
   // Elements that are consecutive in shared memory too, and stay so under every swizzle: chunks of 16 bytes are whole.
-  Value *destination(int64_t reg) {
-    std::vector<uint32_t> lane, warp;
-    uint32_t used = 0;
-    auto map = [&](const std::vector<uint32_t> &from, std::vector<uint32_t> &to) {
-      for (uint32_t v : from) {
-        to.push_back(smem_.offset(v));
-        used |= to.back();
-      }
-    };
-    map(layout_.lane, lane);
-    map(layout_.warp, warp);
-    Value *thread = c_.linear(lane, warp);
-    uint32_t own = smem_.offset(layout_.reg_part(reg));
-    int64_t constant = at_.offset;
-    if (used & own)
-      thread = c_.b.CreateXor(thread, c_.i32(own));
-    else
-      constant += own;
-    return shared_address(c_, constant, at_.slot ? c_.b.CreateAdd(thread, at_.slot) : thread);
+  Value *destination(int64_t reg) { return element_address(c_, layout_, smem_, at_, reg); }
+
+  // Zeros where a reader of the field takes padding along that no register above stands for.
+  void fill_padding(int64_t n, bool async) {
+    if (int64_t(layout_.live_regs().size()) == layout_.num_regs()) return;
+    std::vector<bool> written(size_t(smem_.bytes), false), read = written;
+    for (int r : layout_.live_regs())
+      for (int64_t w = 0; w < layout_.num_warps(); w++)
+        for (int64_t l = 0; l < 32; l++)
+          for (int64_t k = 0; k < smem_.elem_bytes; k++) written[smem_.offset(layout_.linear(r, l, w)) + size_t(k)] = true;
+    ir::walk(c_.function.body, [&](const Op *op) {
+      if (op->kind != ir::OpKind::RingLoad || op->operand(0)->op != ring_ || op->attrs.i("field") != field_) return;
+      SmemSide side = plan_smem_load(c_.layout(op->result()), smem_, ir::layout_features(c_.target));
+      std::vector<bool> touched = touched_bytes(side, 0, smem_.bytes);
+      for (size_t k = 0; k < read.size(); k++) read[k] = read[k] || touched[k];
+    });
+    std::set<int64_t> done; // first registers of vectors
+    llvm::Type *word = word_type(c_, tensor_.dtype, n);
+    int64_t words = n * dtype_bytes(tensor_.dtype) * 8 / int64_t(word->getIntegerBitWidth());
+    for (int r : missing_padding(layout_, smem_, written, read)) {
+      int64_t first = access_.vector_start(r, n);
+      if (!done.insert(first).second) continue;
+      if (async)
+        nvvm::cp_async(c_.b, destination(first), access_.address(0), n * dtype_bytes(tensor_.dtype), c_.b.getFalse(), issue_);
+      else
+        nvvm::st(c_.b, {nvvm::kShared, n * dtype_bytes(tensor_.dtype)}, destination(first),
+                 std::vector<Value *>(size_t(words), llvm::Constant::getNullValue(word)), issue_);
+    }
   }
 
   // Through registers, n elements at a time, where cp.async is too wide. A tile has thousands of such accesses: what
@@ -130,6 +142,7 @@ private:
 
   LowerCtx &c_;
   const Op *ring_;
+  int64_t field_;
   const SmemLayout &smem_;
   SharedPlace at_;
   Value *enabled_, *issue_ = nullptr;

@@ -77,4 +77,47 @@ void load_side(LowerCtx &c, const SmemSide &side, const SharedPlace &at, int pie
   }
 }
 
+Value *element_address(LowerCtx &c, const RegLayout &l, const SmemLayout &smem, const SharedPlace &at, int64_t reg) {
+  std::vector<uint32_t> lane, warp;
+  uint32_t used = 0;
+  auto map = [&](const std::vector<uint32_t> &from, std::vector<uint32_t> &to) {
+    for (uint32_t v : from) {
+      to.push_back(smem.offset(v));
+      used |= to.back();
+    }
+  };
+  map(l.lane, lane);
+  map(l.warp, warp);
+  Value *thread = c.linear(lane, warp);
+  uint32_t own = smem.offset(l.reg_part(reg));
+  int64_t constant = at.offset;
+  if (used & own)
+    thread = c.b.CreateXor(thread, c.i32(own));
+  else
+    constant += own;
+  return shared_address(c, constant, at.slot ? c.b.CreateAdd(thread, at.slot) : thread);
+}
+
+std::vector<int> missing_padding(const RegLayout &writer, const SmemLayout &smem, const std::vector<bool> &written,
+                                 const std::vector<bool> &read) {
+  std::vector<int> live = writer.live_regs(), out;
+  if (int64_t(live.size()) == writer.num_regs()) return out;
+  uint32_t copies = writer.free_bits().reg;
+  for (int r = 0, next = 0; r < writer.num_regs(); r++) {
+    if (next < int(live.size()) && live[size_t(next)] == r) {
+      next++;
+      continue;
+    }
+    if (uint32_t(r) & copies) continue;
+    bool missing = false;
+    for (int64_t w = 0; w < writer.num_warps() && !missing; w++)
+      for (int64_t l = 0; l < 32 && !missing; l++) {
+        size_t at = smem.offset(writer.linear(r, l, w));
+        missing = at < read.size() && read[at] && !written[at];
+      }
+    if (missing) out.push_back(r);
+  }
+  return out;
+}
+
 } // namespace tkc::ops

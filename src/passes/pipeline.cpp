@@ -23,7 +23,7 @@ bool infer_layouts(ir::Function &f, PassContext &context) {
 }
 
 bool pipeline_loops(ir::Function &f, PassContext &context) {
-  FunctionSchedule s = schedule_loops(f, context.target);
+  FunctionSchedule s = schedule_loops(f, context.target, context.options.most_stages);
   if (!s.problem.empty()) {
     context.diags.report(s.problem_at, DiagKind::forced_pipeline, f.name, s.problem);
     return true;

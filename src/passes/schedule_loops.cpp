@@ -75,8 +75,8 @@ std::string name_of(const Op &load) {
 
 class Scheduler {
 public:
-  Scheduler(ir::Function &f, const ir::Target &target)
-      : f_(f), target_(target), writes_(f), uses_(f), order_(f), buffers_(shared_buffers(f, order_)) {
+  Scheduler(ir::Function &f, const ir::Target &target, int64_t most_stages)
+      : f_(f), target_(target), most_stages_(std::min(most_stages, kMostStages)), writes_(f), uses_(f), order_(f), buffers_(shared_buffers(f, order_)) {
     // Products of a block may be brought together yet (pair_products): their scratch is then in use at the same time.
     std::map<const Block *, std::pair<int64_t, int64_t>> spans;
     for (const SharedBuffer &b : buffers_)
@@ -146,7 +146,7 @@ private:
   }
 
   void loop(Op *op) {
-    if (op->attrs.has("@no_pipeline")) return;
+    if (op->attrs.has("@no_pipeline") || (most_stages_ < 2 && !wishes(*op))) return;
     LoopSchedule s;
     s.loop = op;
     AheadOfTime ahead(*op, writes_);
@@ -247,7 +247,7 @@ private:
     for (bool more = true; more;) {
       more = false;
       for (LoopSchedule &s : fitting) {
-        if (s.stages >= most_stages(*s.loop) || wished_stages(*s.loop) ||
+        if (s.stages >= std::min(most_stages(*s.loop), most_stages_) || wished_stages(*s.loop) ||
             (s.stages - 1) * s.stage_bytes * blocks(bytes(fitting)) >= kInFlight)
           continue;
         s.stages++;
@@ -336,6 +336,7 @@ private:
   }
   ir::Function &f_;
   const ir::Target &target_;
+  int64_t most_stages_;
   Writes writes_;
   ir::Uses uses_;
   ProgramOrder order_;
@@ -360,6 +361,8 @@ int64_t LoopSchedule::tx_bytes() const {
   return sum;
 }
 
-FunctionSchedule schedule_loops(ir::Function &f, const ir::Target &target) { return Scheduler(f, target).run(); }
+FunctionSchedule schedule_loops(ir::Function &f, const ir::Target &target, int64_t most_stages) {
+  return Scheduler(f, target, most_stages).run();
+}
 
 } // namespace tkc::passes

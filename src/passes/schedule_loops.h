@@ -49,8 +49,9 @@ struct FunctionSchedule {
   SourceLoc problem_at;
 };
 
-// `f` is laid out, its shared memory not yet allocated.
-FunctionSchedule schedule_loops(ir::Function &f, const ir::Target &target);
+// `f` is laid out, its shared memory not yet allocated. Rings that no annotation asks for have `most_stages` slots at
+// most; below 2 they stay synchronous.
+FunctionSchedule schedule_loops(ir::Function &f, const ir::Target &target, int64_t most_stages);
 void rewrite_loops(ir::Function &f, const FunctionSchedule &s, Diagnostics &diags);
 
 } // namespace tkc::passes

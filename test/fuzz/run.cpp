@@ -73,9 +73,11 @@ std::string bracketed(const std::string &message) {
   return message.substr(begin + 1, end - begin - 1);
 }
 
-Outcome of_diagnostics(const Diagnostics &diags) {
-  // What the target cannot hold, or an annotation that this loop cannot follow.
-  static const std::vector<std::string> refusals = {"too_many_registers", "too_much_shared", "forced_pipeline"};
+Outcome of_diagnostics(const Diagnostics &diags, const Program &p) {
+  // What the target cannot hold, or an annotation that this loop cannot follow; a ring that one asks for may be more
+  // than the proof can do.
+  std::vector<std::string> refusals = {"too_many_registers", "too_much_shared", "forced_pipeline"};
+  if (p.text.find("@pipeline(") != std::string::npos) refusals.push_back("unproven_protocol");
   for (const Diagnostic &d : diags.all()) {
     if (d.severity != Severity::Error) continue;
     std::string kind = diag_info(d.kind).name;
@@ -91,14 +93,14 @@ Outcome run_program(const Program &p, const RunOptions &options) {
   SourceManager sources;
   Diagnostics diags(sources);
   auto program = sema::Program::load(sources.add("k.tk", p.text), diags);
-  if (!program || diags.has_errors()) return of_diagnostics(diags);
+  if (!program || diags.has_errors()) return of_diagnostics(diags, p);
   const ast::Function *kernel = program->find("k", ast::FunctionKind::Kernel);
   if (!kernel) return found("no kernel k", "the program has no kernel `k`");
   CompileOptions how;
   how.target = ir::find_target(p.target);
   if (!how.target) return found("target", fmt::format("no target {}", p.target));
   auto instance = make_instance(*program, *kernel, {}, how.target, diags);
-  if (!instance) return of_diagnostics(diags);
+  if (!instance) return of_diagnostics(diags, p);
   const ir::Function &f = *instance->function;
 
   LaunchData before;
@@ -127,7 +129,7 @@ Outcome run_program(const Program &p, const RunOptions &options) {
     if (!ran) return found("interpreter", ran.error());
   }
   auto compiled = compile_kernel(*program, *kernel, {}, how, diags);
-  if (!compiled) return of_diagnostics(diags);
+  if (!compiled) return of_diagnostics(diags, p);
   auto compare_with = [&](const LaunchData &got, const char *executor) -> Outcome {
     for (size_t i = 0; i < f.params.size(); i++) {
       auto out = p.outputs.find(f.params[i].name);
