@@ -39,7 +39,8 @@ std::string check_pass_options(const CompileOptions &options) {
 // With rings of this many slots at most.
 static std::unique_ptr<ir::Function> lower_kernel_once(sema::Program &program, const ast::Function &kernel,
                                                        const sema::InstanceSpec &spec, const CompileOptions &options,
-                                                       int64_t most_stages, Diagnostics &diags, std::vector<Phase> &phases) {
+                                                       int64_t most_stages, Diagnostics &diags,
+                                                       std::vector<Phase> &phases) {
   using Clock = std::chrono::steady_clock;
   auto start = Clock::now();
   std::unique_ptr<ir::Function> f = sema::instantiate(program, kernel, spec, options.target, diags);
@@ -68,7 +69,8 @@ std::unique_ptr<ir::Function> lower_kernel(sema::Program &program, const ast::Fu
   // What cannot be proven is the schedule's fault, not the user's: it gets fewer slots, then none.
   for (int64_t most_stages : {passes::PassOptions::kManyStages, int64_t(2)}) {
     Diagnostics attempt(diags.sources());
-    auto f = lower_kernel_once(program, kernel, spec, options, std::min(most_stages, options.passes.most_stages), attempt, phases);
+    auto f = lower_kernel_once(program, kernel, spec, options, std::min(most_stages, options.passes.most_stages),
+                               attempt, phases);
     auto is_unproven = [](const Diagnostic &d) { return d.kind == DiagKind::unproven_protocol; };
     if (!std::any_of(attempt.all().begin(), attempt.all().end(), is_unproven)) {
       for (const Diagnostic &d : attempt.all()) diags.add(d);

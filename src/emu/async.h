@@ -32,6 +32,7 @@ struct Mbarrier {
   uint32_t stream = 0;               // of the copies that complete here
   uint32_t phases = 0;               // component: its stamp is the number of phases known to be complete
   uint32_t issued = 0;               // copies
+  int32_t unfenced = -1;             // thread that has initialised it and executed no fence for the other proxy since
   std::set<uint32_t> in_flight;      // stamps of those not complete
   std::map<int32_t, int64_t> seen;   // thread (clock warp * 32 + lane) -> phase after the last that it saw complete
 };

@@ -79,9 +79,9 @@ struct Options {
   int threads = 0;                               // host threads; 0 = all
   int64_t instruction_budget = int64_t(1) << 32; // warp instructions a block
   bool check_shared = true;                      // races, uninitialised bytes, in-flight bytes
-  bool check_global = true;                      // races on tensors that the kernel may write, within and between blocks
-  bool fence_before_overwrite = true;            // generic read, then asynchronous write, needs a proxy fence
-  int64_t shared_limit = 227 * 1024;             // static + dynamic bytes a block
+  bool check_global = true;           // races on tensors that the kernel may write, within and between blocks
+  bool fence_before_overwrite = true; // generic read, then asynchronous write, needs a proxy fence
+  int64_t shared_limit = 227 * 1024;  // static + dynamic bytes a block
 };
 
 enum class ErrorKind : uint8_t {

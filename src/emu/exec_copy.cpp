@@ -38,6 +38,13 @@ bool find_completion(Warp &w, int lane, Space space, uint64_t where, Completion 
   note_shared(w, uint32_t(1) << lane, AccessKind::Barrier, *c.block, c.at, 8);
   if (w.block->stopped) return false;
   c.mbarrier = find_mbarrier(*c.block, c.at, w, lane);
+  if (c.mbarrier && c.mbarrier->unfenced >= 0 && w.block->grid.options.check_shared) {
+    w.error(ErrorKind::ProxyFence, lane, generic_shared(*c.block, c.at),
+            fmt::format("a copy that completes on the mbarrier at {:#x}, whose initialisation by warp {} lane {} no "
+                        "fence.mbarrier_init and no fence.proxy.async of that thread has followed",
+                        c.at, c.mbarrier->unfenced / 32 % w.block->grid.warps, c.mbarrier->unfenced % 32));
+    c.mbarrier->unfenced = -1;
+  }
   return c.mbarrier != nullptr;
 }
 

@@ -46,6 +46,7 @@ void init(Warp &w, const Inst &i, uint32_t mask) {
     m.expected = m.pending = count;
     m.stream = w.block->cluster->clocks.new_component();
     m.phases = w.block->cluster->clocks.new_component();
+    m.unfenced = w.block->clock_index(w) * 32 + lane;
     in->mbarriers[at] = m;
   }
 }

@@ -199,7 +199,19 @@ void cluster_wait(Warp &w, const Inst &i, uint32_t mask) {
 void fence(Warp &w, const Inst &, uint32_t mask) {
   w.block->cluster->clocks.fence(w.block->clock_index(w), mask, w.live);
 }
+// Barriers that these lanes have initialised are ready for copies that complete on them.
+void publish_mbarriers(Warp &w, uint32_t mask) {
+  int32_t warp = w.block->clock_index(w);
+  for (const auto &block : w.block->cluster->blocks)
+    for (auto &[at, m] : block->mbarriers)
+      if (m.unfenced >= 0 && m.unfenced / 32 == warp && (mask >> m.unfenced % 32 & 1)) m.unfenced = -1;
+}
+void mbarrier_fence(Warp &w, const Inst &i, uint32_t mask) {
+  fence(w, i, mask);
+  publish_mbarriers(w, mask);
+}
 void proxy_fence(Warp &w, const Inst &, uint32_t mask) {
+  publish_mbarriers(w, mask);
   w.block->cluster->clocks.proxy_fence(w.block->clock_index(w), mask, w.live);
 }
 void nothing(Warp &, const Inst &, uint32_t) {}
@@ -288,7 +300,7 @@ void decode_fence(Decoder &d) {
   if (d.take("mbarrier_init")) { // as fence.acq_rel.cluster, which orders more than initialisations
     d.take("release"), d.take("cluster");
     d.need_operands(0);
-    d.out.run = fence;
+    d.out.run = mbarrier_fence;
     return;
   }
   if (d.take("proxy")) {

@@ -1,12 +1,12 @@
-// Shadow of global memory that the kernel may write: accesses of one cluster that no synchronisation orders, and a record
-// of what the cluster touched, from which races with other clusters are found once all have run. So what is found does
-// not depend on which blocks ran at the same time.
+// Shadow of global memory that the kernel may write: accesses of one cluster that no synchronisation orders, and a
+// record of what the cluster touched, from which races with other clusters are found once all have run. So what is
+// found does not depend on which blocks ran at the same time.
 #pragma once
 #include "emu/shadow.h"
 #include <array>
 #include <bitset>
 #include <map>
-#include <memory>
+#include <optional>
 
 namespace tkc::emu {
 
@@ -15,7 +15,7 @@ public:
   static constexpr int64_t kPageBytes = 256;
   // What one cluster did to a page of memory.
   struct Page {
-    int64_t shadow = 0; // of its first byte in the cluster's shadow
+    int64_t shadow = 0;                             // of its first byte in the cluster's shadow
     std::bitset<kPageBytes> read, written, updated; // plain, plain, atomic or strong
     std::array<uint8_t, kPageBytes> value{};        // last written
     int32_t read_pc = 0, write_pc = 0;              // the first of each

@@ -209,7 +209,8 @@ void lower_ScratchStore(LowerCtx &c, const Op &op) {
     std::vector<bool> touched = touched_bytes(scratch_sides(c, op, &c.layout(load->result())).load, 0, smem.bytes);
     for (size_t k = 0; k < read.size(); k++) read[k] = read[k] || touched[k];
   });
-  Value *owner = owner_predicate(c, l), *zero = llvm::Constant::getNullValue(c.b.getIntNTy(unsigned(smem.elem_bytes) * 8));
+  Value *owner = owner_predicate(c, l),
+        *zero = llvm::Constant::getNullValue(c.b.getIntNTy(unsigned(smem.elem_bytes) * 8));
   for (int r : missing_padding(l, smem, written, read))
     nvvm::st(c.b, {nvvm::kShared, smem.elem_bytes}, element_address(c, l, smem, at, r), {&zero, 1}, owner);
 }

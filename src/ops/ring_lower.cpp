@@ -56,8 +56,8 @@ template <typename F> void if_first(LowerCtx &c, Value *index, F &&body) {
 class ThreadCopies {
 public:
   ThreadCopies(LowerCtx &c, const Op &op, const Op *ring, const SmemLayout &smem, const SharedPlace &at, Value *enabled)
-      : c_(c), ring_(ring), field_(op.attrs.i("field")), smem_(smem), at_(at), enabled_(enabled), layout_(op.attrs.get<RegLayout>("read")),
-        access_(c, op, layout_, nullptr), tensor_(c.tensor(op.operand(0))) {}
+      : c_(c), ring_(ring), field_(op.attrs.i("field")), smem_(smem), at_(at), enabled_(enabled),
+        layout_(op.attrs.get<RegLayout>("read")), access_(c, op, layout_, nullptr), tensor_(c.tensor(op.operand(0))) {}
 
   void run() {
     int64_t n = access_.vector_elements(16), bytes = n * dtype_bytes(tensor_.dtype);
@@ -84,7 +84,8 @@ private:
     for (int r : layout_.live_regs())
       for (int64_t w = 0; w < layout_.num_warps(); w++)
         for (int64_t l = 0; l < 32; l++)
-          for (int64_t k = 0; k < smem_.elem_bytes; k++) written[smem_.offset(layout_.linear(r, l, w)) + size_t(k)] = true;
+          for (int64_t k = 0; k < smem_.elem_bytes; k++)
+            written[smem_.offset(layout_.linear(r, l, w)) + size_t(k)] = true;
     ir::walk(c_.function.body, [&](const Op *op) {
       if (op->kind != ir::OpKind::RingLoad || op->operand(0)->op != ring_ || op->attrs.i("field") != field_) return;
       SmemSide side = plan_smem_load(c_.layout(op->result()), smem_, ir::layout_features(c_.target));
@@ -98,7 +99,8 @@ private:
       int64_t first = access_.vector_start(r, n);
       if (!done.insert(first).second) continue;
       if (async)
-        nvvm::cp_async(c_.b, destination(first), access_.address(0), n * dtype_bytes(tensor_.dtype), c_.b.getFalse(), issue_);
+        nvvm::cp_async(c_.b, destination(first), access_.address(0), n * dtype_bytes(tensor_.dtype), c_.b.getFalse(),
+                       issue_);
       else
         nvvm::st(c_.b, {nvvm::kShared, n * dtype_bytes(tensor_.dtype)}, destination(first),
                  std::vector<Value *>(size_t(words), llvm::Constant::getNullValue(word)), issue_);

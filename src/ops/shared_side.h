@@ -16,7 +16,6 @@ void store_side(codegen::LowerCtx &c, const SmemSide &side, const SharedPlace &a
 void load_side(codegen::LowerCtx &c, const SmemSide &side, const SharedPlace &at, int piece, DType t,
                codegen::Regs &regs);
 
-
 // Byte address of the element that a register of a tile in layout `l` holds, in every thread's own place.
 llvm::Value *element_address(codegen::LowerCtx &c, const RegLayout &l, const SmemLayout &smem, const SharedPlace &at,
                              int64_t reg);

@@ -13,11 +13,11 @@
 namespace tkc::passes {
 
 struct PassOptions {
-  std::string dump_dir;          // --dump-ir DIR: NNN.pass.changed.tkir or NNN.pass.unchanged.tkir after each pass
-  std::vector<std::string> skip; // --skip-pass NAME
+  std::string dump_dir;              // --dump-ir DIR: NNN.pass.changed.tkir or NNN.pass.unchanged.tkir after each pass
+  std::vector<std::string> skip;     // --skip-pass NAME
   int64_t most_stages = kManyStages; // of a ring that no annotation asks for; below 2 there is none
   static constexpr int64_t kManyStages = 1 << 20;
-  int64_t bisect = -1;           // --bisect-passes N: only the first N optional passes run; -1: all
+  int64_t bisect = -1; // --bisect-passes N: only the first N optional passes run; -1: all
 #ifdef NDEBUG
   bool check_unchanged = false;
 #else

@@ -97,7 +97,8 @@ inline std::string rejection(const std::string &instruction) {
 
 // mbarrier 0 with this count, made by thread 0 and known to all.
 inline std::string with_barrier(int64_t count) {
-  return fmt::format("@%p15 mbarrier.init.shared::cta.b64 [bar], {}; bar.sync 0;\n", count);
+  return fmt::format(
+      "@%p15 mbarrier.init.shared::cta.b64 [bar], {}; fence.mbarrier_init.release.cluster; bar.sync 0;\n", count);
 }
 // Waits for the phase of this parity of mbarrier `at / 8`; the label must be unique.
 inline std::string wait_parity(const std::string &parity, const std::string &label, int at = 0) {

@@ -286,6 +286,7 @@ TEST_CASE("bulk ring: producer warp, consumer warps, full and empty mbarriers, t
       @!%p15 bra INITED; mov.u32 %r0, 0;
       I: shl.b32 %r1, %r0, 3; add.u32 %r1, %bar, %r1; mbarrier.init.shared::cta.b64 [%r1], 1; mbarrier.init.shared::cta.b64 [%r1+24], {2};
       add.u32 %r0, %r0, 1; setp.lt.u32 %p0, %r0, 3; @%p0 bra I;
+      fence.mbarrier_init.release.cluster;
       INITED: bar.sync 0;
       mov.u32 %r0, 0; mov.u32 %r1, 0; mov.u32 %r2, 0; mov.u32 %r10, 0; @%p13 bra PRODUCE;
       C: shl.b32 %r3, %r1, 3; add.u32 %r3, %bar, %r3; shl.b32 %r4, %r1, 9; add.u32 %r4, %s, %r4;

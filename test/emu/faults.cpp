@@ -17,7 +17,8 @@ struct Fault {
 const std::string kWait = "W: mbarrier.try_wait.parity.shared::cta.b64 %p12, [bar], 0; @!%p12 bra W;";
 const std::string kFill = "@%p15 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 1024; @%p15 "
                           "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [s], [%in], 1024, [bar];";
-const std::string kOne = "@%p15 mbarrier.init.shared::cta.b64 [bar], 1; bar.sync 0;";
+const std::string kOne =
+    "@%p15 mbarrier.init.shared::cta.b64 [bar], 1; fence.mbarrier_init.release.cluster; bar.sync 0;";
 const std::string kLoad = "ld.shared.u32 %r0, [%own];", kStore = "st.shared.u32 [%own], %t;";
 const std::string kBulk = "@%p15 cp.async.bulk.global.shared::cta.bulk_group [%out], [s], 1024;";
 const std::string kDrain = "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;";

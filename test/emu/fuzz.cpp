@@ -7,7 +7,7 @@ using namespace emu_test;
 namespace {
 const std::string kSeed = ".version 8.7\n.target sm_120a\n.address_size 64\n.file 1 \"k.tk\"\n" + async_kernel(R"(
   .loc 1 3 4
-  @%p15 mbarrier.init.shared::cta.b64 [bar], 1; bar.sync 0;
+  @%p15 mbarrier.init.shared::cta.b64 [bar], 1; fence.mbarrier_init.release.cluster; bar.sync 0;
   @%p15 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 1024;
   @%p15 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [s], [%in], 1024, [bar];
 W: mbarrier.try_wait.parity.shared::cta.b64 %p12, [bar], 0; @!%p12 bra W;

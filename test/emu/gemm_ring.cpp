@@ -27,6 +27,7 @@ const std::string kGemm = R"(
   setp.ne.u32 %p0, %t, 0; @%p0 bra INITED;
   mbarrier.init.shared::cta.b64 [bar], 1; mbarrier.init.shared::cta.b64 [bar+8], 1; mbarrier.init.shared::cta.b64 [bar+16], 1;
   mbarrier.init.shared::cta.b64 [bar+24], 4; mbarrier.init.shared::cta.b64 [bar+32], 4; mbarrier.init.shared::cta.b64 [bar+40], 4;
+  fence.mbarrier_init.release.cluster;
 INITED:
   <init visible>
   mov.u32 %slot, 0; mov.u32 %phase, 0; mov.u32 %k, 0;

@@ -60,7 +60,7 @@ inline std::string tensor_kernel(const std::string &body) {
   ld.param.u64 %out, [out]; mov.b64 %map, map; cvta.param.u64 %map, %map;
   ld.param.u32 %c0, [at]; ld.param.u32 %c1, [at+4]; ld.param.u32 %c2, [at+8]; ld.param.u32 %c3, [at+12]; ld.param.u32 %c4, [at+16];
   ld.param.u32 %words, [words]; mov.u32 %t, %tid.x; mov.u32 %n, %ntid.x; setp.eq.u32 %p7, %t, 0;
-  @%p7 mbarrier.init.shared::cta.b64 [bar], 1; bar.sync 0;
+  @%p7 mbarrier.init.shared::cta.b64 [bar], 1; fence.mbarrier_init.release.cluster; bar.sync 0;
 )" + body +
          "\n  ret;\n}\n";
 }

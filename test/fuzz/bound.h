@@ -10,9 +10,9 @@
 namespace tkc::fuzz {
 
 struct FloatFormat {
-  int precision = 24;    // bits of the mantissa, the hidden one included
-  int quantum = -149;    // log2 of the least number
-  double largest = 0;    // that programs use: arithmetic on smaller numbers never overflows
+  int precision = 24; // bits of the mantissa, the hidden one included
+  int quantum = -149; // log2 of the least number
+  double largest = 0; // that programs use: arithmetic on smaller numbers never overflows
 };
 FloatFormat format_of(DType t);
 

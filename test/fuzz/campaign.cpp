@@ -14,8 +14,8 @@ namespace tkc::fuzz {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr int64_t kBatch = 400;       // programs of one process: what LLVM keeps is given back
-constexpr double kMostSeconds = 90;   // of one program
+constexpr int64_t kBatch = 400;     // programs of one process: what LLVM keeps is given back
+constexpr double kMostSeconds = 90; // of one program
 constexpr rlim_t kMostBytes = 6ull << 30;
 
 // Lines of a worker: words separated by tabs, without line ends inside.
@@ -162,7 +162,8 @@ Outcome isolated(const std::function<Outcome()> &work, double seconds) {
     pollfd p{w.pipe, POLLIN, 0};
     poll(&p, 1, 200);
     if (!read_lines(w, [&](const auto &words) { got = outcome_of(words); })) break;
-    if (!killed && std::chrono::duration<double>(Clock::now() - w.since).count() > seconds) kill(w.pid, SIGKILL), killed = true;
+    if (!killed && std::chrono::duration<double>(Clock::now() - w.since).count() > seconds)
+      kill(w.pid, SIGKILL), killed = true;
   }
   Outcome end = end_of(w, killed);
   return got ? *got : end;

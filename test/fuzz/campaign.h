@@ -7,7 +7,7 @@
 namespace tkc::fuzz {
 
 struct CampaignOptions {
-  uint64_t seed = 1; // of the first program; the others follow
+  uint64_t seed = 1;    // of the first program; the others follow
   int64_t programs = 0; // 0: no limit
   double seconds = 0;   // 0: no limit
   int jobs = 1;

@@ -1,7 +1,7 @@
-// Where a random program comes from: a sequence of small numbers. Drawn from a seed they make a new program; given, they
-// make the same program again, or a smaller one: 0 is always the simplest choice, and a sequence that ends early goes on
-// with zeros. So programs are minimised by shortening and lowering their choices (minimise.h), and whatever comes out is
-// well typed and has right error bounds.
+// Where a random program comes from: a sequence of small numbers. Drawn from a seed they make a new program; given,
+// they make the same program again, or a smaller one: 0 is always the simplest choice, and a sequence that ends early
+// goes on with zeros. So programs are minimised by shortening and lowering their choices (minimise.h), and whatever
+// comes out is well typed and has right error bounds.
 #pragma once
 #include "runtime/generators.h"
 #include <cstdint>

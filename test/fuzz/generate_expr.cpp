@@ -1,5 +1,6 @@
-// Expressions of a wanted type. Choices are made one a statement: the order in which arguments of a call are evaluated differs
-// between compilers, and a seed means one program everywhere. Every function gives nothing where the type does not allow it; expr() then takes a leaf.
+// Expressions of a wanted type. Choices are made one a statement: the order in which arguments of a call are evaluated
+// differs between compilers, and a seed means one program everywhere. Every function gives nothing where the type does
+// not allow it; expr() then takes a leaf.
 #include "generator.h"
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,8 +9,8 @@ namespace tkc::fuzz {
 
 Val Generator::clamp(const Val &v, double most) {
   Val out = v;
-  out.text = fmt::format("min(max({}, {}), {})", v.text, number(v.dtype, is_float(v.dtype) || is_signed(v.dtype) ? -most : 0),
-                         number(v.dtype, most));
+  out.text = fmt::format("min(max({}, {}), {})", v.text,
+                         number(v.dtype, is_float(v.dtype) || is_signed(v.dtype) ? -most : 0), number(v.dtype, most));
   if (is_float(v.dtype)) {
     out.bound.most = std::min(v.bound.most, most);
     out.bound.grid = std::min(v.bound.grid, 0);
@@ -26,9 +27,7 @@ Val Generator::fit(const Val &v, double most) {
 }
 
 Val Generator::arithmetic(const char *op, DType t, Val a, Val b, const Shape &s, bool exact) {
-  auto result = [&] {
-    return *op == '*' ? multiply(t, a.bound, b.bound) : add(t, a.bound, b.bound, *op == '-');
-  };
+  auto result = [&] { return *op == '*' ? multiply(t, a.bound, b.bound) : add(t, a.bound, b.bound, *op == '-'); };
   Bound r = result();
   if (is_float(t)) {
     // Numbers of few bits: integers of this size and the grid below them add and multiply exactly.
@@ -82,7 +81,8 @@ std::optional<Val> Generator::convert(DType t, const Shape &s, int depth, bool e
   if (is_float(t)) {
     double most = format_of(t).largest;
     if (is_float(from) && v.bound.most > most) v = clamp(v, most);
-    if (is_integer(from) && std::max(v.bound.high, -v.bound.low) > most) v = clamp(v, is_signed(from) && dtype_bits(from) == 8 ? 127 : most);
+    if (is_integer(from) && std::max(v.bound.high, -v.bound.low) > most)
+      v = clamp(v, is_signed(from) && dtype_bits(from) == 8 ? 127 : most);
   }
   // Half a unit of a narrow type is much beside small numbers.
   Bound b = cast(from, t, v.bound);
@@ -182,7 +182,8 @@ std::optional<Val> Generator::integer_op(DType t, const Shape &s, int depth) {
   }
   if (way == 4) {
     Val a = expr(t, s, depth, true), b = broadcast_of(t, s, depth, true);
-    return Val{fmt::format("{}({}, {})", c_.chance(50) ? "max" : "min", a.text, b.text), t, s, either(t, a.bound, b.bound)};
+    return Val{fmt::format("{}({}, {})", c_.chance(50) ? "max" : "min", a.text, b.text), t, s,
+               either(t, a.bound, b.bound)};
   }
   if (way == 5) {
     static const std::vector<const char *> list = {"&", "|", "^"};
@@ -200,7 +201,7 @@ std::optional<Val> Generator::integer_op(DType t, const Shape &s, int depth) {
     std::string by = std::to_string(1 + c_.pick(17));
     if (c_.chance(30)) by = fmt::format("max({}, {})", expr(t, s, depth, true).text, by);
     bool remainder = c_.chance(50);
-    return Val{fmt::format("({} {} {})", a.text, remainder ? "%" : "/", by), t, s, 
+    return Val{fmt::format("({} {} {})", a.text, remainder ? "%" : "/", by), t, s,
                integers_between(std::min(a.bound.low, 0.0), std::max(a.bound.high, 0.0))};
   }
   if (way == 8) {
@@ -252,7 +253,11 @@ Val Generator::expr(DType t, const Shape &s, int depth, bool exact) {
   case 5: v = scan(t, s, depth - 1, exact); break;
   case 6:
   case 7: v = product(t, s, depth - 1, exact); break;
-  default: v = is_float(t) ? float_op(t, s, depth - 1, exact) : is_bool(t) ? bool_op(s, depth - 1) : integer_op(t, s, depth - 1); break;
+  default:
+    v = is_float(t)  ? float_op(t, s, depth - 1, exact)
+        : is_bool(t) ? bool_op(s, depth - 1)
+                     : integer_op(t, s, depth - 1);
+    break;
   }
   if (!v || (exact && !v->bound.exact()) || (is_float(t) && !(v->bound.error < 1e3))) return leaf(t, s, exact);
   if (is_float(t) && v->bound.most > format_of(t).largest) return clamp(*v, 1000);
@@ -275,7 +280,8 @@ Val Generator::condition(int depth) {
   bool divides = t == DType::I32 && c_.chance(50);
   uint32_t by = 2 + c_.pick(2), to = c_.pick(4);
   if (divides) return {fmt::format("{} % {} == {}", v.text, by, to % 2), DType::Bool, {}, integers_between(0, 1)};
-  return {fmt::format("{} {} {}", v.text, by == 2 ? ">" : "<=", number(t, to)), DType::Bool, {}, integers_between(0, 1)};
+  return {
+      fmt::format("{} {} {}", v.text, by == 2 ? ">" : "<=", number(t, to)), DType::Bool, {}, integers_between(0, 1)};
 }
 
 } // namespace tkc::fuzz

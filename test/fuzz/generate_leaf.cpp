@@ -26,9 +26,9 @@ DType Generator::float_dtype() {
   return c_.of(list);
 }
 DType Generator::any_dtype(bool computing) {
-  static const std::vector<DType> list = {DType::F32, DType::BF16, DType::F16, DType::I32, DType::F64, DType::U32,
-                                          DType::I64, DType::U64,  DType::I8,  DType::U8,  DType::I16, DType::U16,
-                                          DType::Bool};
+  static const std::vector<DType> list = {DType::F32, DType::BF16, DType::F16, DType::I32, DType::F64,
+                                          DType::U32, DType::I64,  DType::U64, DType::I8,  DType::U8,
+                                          DType::I16, DType::U16,  DType::Bool};
   return list[c_.pick(uint32_t(list.size()) - (computing ? 1 : 0))];
 }
 int64_t Generator::dim() { return c_.of(dims_); }
@@ -54,7 +54,8 @@ std::string Generator::size(int64_t most, bool even) {
   return name;
 }
 
-Generator::Param &Generator::param(const std::string &prefix, DType t, const std::string &dims, const std::string &mode) {
+Generator::Param &Generator::param(const std::string &prefix, DType t, const std::string &dims,
+                                   const std::string &mode) {
   params_.push_back({name(prefix.c_str()), fmt::format("tensor<{}>[{}]", dtype_name(t), dims), mode});
   return params_.back();
 }
@@ -112,8 +113,8 @@ Val Generator::load(DType t, const Shape &s) {
   };
   auto tail = [&](int d) { // a run-time extent that the tile may hang over, at a constant position
     dims[size_t(d)] = size(2 * s[size_t(d)] + 1);
-    index[size_t(d)] = fmt::format("{} :+ {}", c_.chance(50) ? int64_t(c_.pick(uint32_t(s[size_t(d)]) + 1)) : 0,
-                                   s[size_t(d)]);
+    index[size_t(d)] =
+        fmt::format("{} :+ {}", c_.chance(50) ? int64_t(c_.pick(uint32_t(s[size_t(d)]) + 1)) : 0, s[size_t(d)]);
   };
   auto block = [&](int d) { // by the position of the block
     int g = int(c_.pick(uint32_t(grid_.size())));

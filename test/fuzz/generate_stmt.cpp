@@ -107,7 +107,8 @@ void Generator::update_in_place() {
   fill(p, t, ignored);
   if (is_float(t)) program_.inputs[p.name] = {3, 0};
   program_.outputs[p.name] = 0;
-  std::string at = fmt::format("{}[{}{}]", p.name, pid_prefix(), fmt::join(std::vector<const char *>(s.size(), ":"), ", "));
+  std::string at =
+      fmt::format("{}[{}{}]", p.name, pid_prefix(), fmt::join(std::vector<const char *>(s.size(), ":"), ", "));
   Bound b = variable_bound(t);
   uint32_t rounds = 1 + c_.pick(2);
   for (uint32_t k = 0; k < rounds; k++) {
@@ -158,7 +159,8 @@ void Generator::update(Val &var, const std::optional<Val> &term, double trips) {
     Bound all = floats_upto(var.bound.most + trips * step.most, std::min(var.bound.grid, step.grid),
                             var.bound.error + trips * step.error);
     Bound r = rounded(var.dtype, all);
-    if (!r.exact()) r.error += trips * (4 + 4 * step.terms) * (r.most + 1) * std::ldexp(1, -format_of(var.dtype).precision);
+    if (!r.exact())
+      r.error += trips * (4 + 4 * step.terms) * (r.most + 1) * std::ldexp(1, -format_of(var.dtype).precision);
     var.bound = r;
     return;
   }
@@ -187,7 +189,10 @@ void Generator::loop_statement(int depth) {
     DType t = v.accumulates && c_.chance(60) ? DType::F32 : any_dtype();
     Shape s = any_shape(c_.chance(90) ? (v.accumulates ? 2 : 1) : 0, 2);
     Val init = c_.chance(70) ? constant(t, s) : leaf(t, s, true);
-    if (v.accumulates && is_float(t)) init = c_.chance(70) ? Val{fmt::format("full<{}>({}, 0.0)", dtype_name(t), shape_text(s)), t, s, floats_upto(0, 0)} : init;
+    if (v.accumulates && is_float(t))
+      init = c_.chance(70)
+                 ? Val{fmt::format("full<{}>({}, 0.0)", dtype_name(t), shape_text(s)), t, s, floats_upto(0, 0)}
+                 : init;
     if (s.empty() && v.accumulates && is_float(t)) init = constant(t, s);
     v.var = {name("s"), t, s, v.accumulates ? init.bound : variable_bound(t), true};
     line(fmt::format("var {} = {};", v.var.text, v.accumulates ? init.text : kept(t, init)));
@@ -223,7 +228,8 @@ void Generator::loop_statement(int depth) {
     if (v.accumulates) {
       term = c_.chance(55) ? product(v.var.dtype, v.var.shape, 1, false) : std::nullopt;
       if (!term) term = expr(v.var.dtype, v.var.shape, 2, false);
-      if (is_float(v.var.dtype) && term->bound.most * most_trips > format_of(v.var.dtype).largest) term = clamp(*term, 4);
+      if (is_float(v.var.dtype) && term->bound.most * most_trips > format_of(v.var.dtype).largest)
+        term = clamp(*term, 4);
     }
     bool conditional = !v.accumulates && c_.chance(20);
     if (conditional) {

@@ -107,8 +107,7 @@ std::optional<Val> Generator::reduction(DType t, const Shape &s, int depth, bool
                integers_between(0, double(n - 1))};
   }
   Val v = expr(t, from, depth, exact);
-  if (way <= 1)
-    return Val{fmt::format("{}({}, axis = {})", way == 0 ? "max" : "min", v.text, d), t, s, v.bound};
+  if (way <= 1) return Val{fmt::format("{}({}, axis = {})", way == 0 ? "max" : "min", v.text, d), t, s, v.bound};
   if (way == 2 && is_integer(t))
     return Val{fmt::format("prod({}, axis = {})", v.text, d), t, s, wrapped(t, -1e30, 1e30)};
   DType wide = t == DType::F64 ? DType::F64 : DType::F32;
@@ -134,7 +133,8 @@ std::optional<Val> Generator::scan(DType t, const Shape &s, int depth, bool exac
   if (way >= 2) return Val{fmt::format("{}({}, {})", way == 2 ? "cummax" : "cummin", v.text, options), t, s, v.bound};
   DType wide = t == DType::F64 ? DType::F64 : DType::F32;
   if (is_float(t)) {
-    double most = std::min(std::ldexp(1, format_of(wide).precision - 2) / double(s[d]), format_of(t).largest / double(s[d]));
+    double most =
+        std::min(std::ldexp(1, format_of(wide).precision - 2) / double(s[d]), format_of(t).largest / double(s[d]));
     if (exact && v.bound.grid < 0) v = {fmt::format("round({})", v.text), t, s, floats_upto(v.bound.most + 1, 0)};
     if (v.bound.most > most) v = fit(v, most);
   }
@@ -206,7 +206,9 @@ std::optional<Val> Generator::product(DType t, const Shape &s, int depth, bool e
     double error = n * (x.error * y.most + y.error * x.most + x.error * y.error);
     bool fits = error == 0 && most <= std::ldexp(whole, x.grid + y.grid);
     // Tensor cores may truncate where IEEE arithmetic rounds.
-    if (!fits) error += 2 * (n + 4) * std::ldexp(1, -format_of(t).precision + 1) * (most + error) + n * std::ldexp(1, format_of(t).quantum);
+    if (!fits)
+      error += 2 * (n + 4) * std::ldexp(1, -format_of(t).precision + 1) * (most + error) +
+               n * std::ldexp(1, format_of(t).quantum);
     sum_bound = floats_upto(most + error, x.grid + y.grid, error);
     if (most > format_of(t).largest) return std::nullopt;
   }

@@ -90,8 +90,8 @@ private:
   std::string size(int64_t most, bool even = false); // a new run-time size, or one that there is
   std::string name(const char *prefix) { return prefix + std::to_string(names_++); }
   void line(const std::string &text) { body_ += std::string(size_t(2 * indent_), ' ') + text + "\n"; }
-  std::string pid_prefix() const;  // "p0, p1, ": the block's own part of an output
-  std::string grid_dims() const;   // "G0, G1, "
+  std::string pid_prefix() const; // "p0, p1, ": the block's own part of an output
+  std::string grid_dims() const;  // "G0, G1, "
 
   Choices &c_;
   GenerateOptions options_;

@@ -46,8 +46,9 @@ Outcome run_isolated(const Program &p, bool gpu, bool emulate) {
 } // namespace
 
 int main(int argc, char **argv) {
-  CLI::App app{"Random programs of the tile language: interpreter against the emitted PTX on the emulator (and a GPU).\n"
-               "One seed is one program, on every machine. Exit code 1 if a fault was found."};
+  CLI::App app{
+      "Random programs of the tile language: interpreter against the emitted PTX on the emulator (and a GPU).\n"
+      "One seed is one program, on every machine. Exit code 1 if a fault was found."};
   CampaignOptions o;
   std::string device = "emu", out, minimise;
   std::vector<std::string> files;
@@ -58,7 +59,8 @@ int main(int argc, char **argv) {
   app.add_option("--seconds", o.seconds, "for how long");
   app.add_option("--seed", o.seed, "of the first program; the others follow");
   app.add_option("--target", o.generate.target, "only this one, such as sm_90; without: one of several, by the seed");
-  app.add_option("--device", device, "emu; gpu: emulator and GPU; gpu-only")->check(CLI::IsMember({"emu", "gpu", "gpu-only"}));
+  app.add_option("--device", device, "emu; gpu: emulator and GPU; gpu-only")
+      ->check(CLI::IsMember({"emu", "gpu", "gpu-only"}));
   app.add_option("--jobs", o.jobs, "processes at a time")->check(CLI::Range(1, 64));
   app.add_option("--out", out, "a directory for programs that fail");
   app.add_option("--minimise", minimise, "a file, or a seed: print the smallest program that fails in the same way");
@@ -110,10 +112,12 @@ int main(int argc, char **argv) {
   });
   int64_t rejected = 0;
   std::string why;
-  for (const auto &[kind, n] : t.rejected) rejected += n, why += fmt::format("{}{} {}", why.empty() ? "" : ", ", n, kind);
-  fmt::print("{} programs from seed {}: {} clean, {} refused ({}), {} faults; {:.1f} s, {:.1f} programs/s; {} of {} outputs compared to "
+  for (const auto &[kind, n] : t.rejected)
+    rejected += n, why += fmt::format("{}{} {}", why.empty() ? "" : ", ", n, kind);
+  fmt::print("{} programs from seed {}: {} clean, {} refused ({}), {} faults; {:.1f} s, {:.1f} programs/s; {} of {} "
+             "outputs compared to "
              "the bit\n",
-             t.programs, o.seed, t.clean, rejected, why, t.findings.size(), t.seconds, double(t.programs) / std::max(t.seconds, 1e-9),
-             t.exact_outputs, t.outputs);
+             t.programs, o.seed, t.clean, rejected, why, t.findings.size(), t.seconds,
+             double(t.programs) / std::max(t.seconds, 1e-9), t.exact_outputs, t.outputs);
   return t.findings.empty() ? 0 : 1;
 }

@@ -19,7 +19,8 @@ uint64_t hash(const std::string &s) {
   return h;
 }
 
-HostTensor make_input(const Input &in, const std::string &name, DType t, const std::vector<int64_t> &shape, uint64_t seed) {
+HostTensor make_input(const Input &in, const std::string &name, DType t, const std::vector<int64_t> &shape,
+                      uint64_t seed) {
   HostTensor out = HostTensor::zeros(t, shape);
   uint64_t stream = stream_seed(seed, int64_t(hash(name) >> 1));
   for (int64_t k = 0; k < out.count(); k++) {
@@ -57,8 +58,8 @@ std::string difference(const std::string &name, const HostTensor &expected, cons
     if (first < 0) first = k;
   }
   if (!wrong) return "";
-  return fmt::format("{} {}: {} of {} elements differ by more than {:.3g}; the first at {}: interpreter {}, {} {}", name,
-                     expected.to_string(), wrong, expected.count(), error,
+  return fmt::format("{} {}: {} of {} elements differ by more than {:.3g}; the first at {}: interpreter {}, {} {}",
+                     name, expected.to_string(), wrong, expected.count(), error,
                      shape_to_string(coordinates(expected.shape, first)), element(expected, first), executor,
                      element(got, first));
 }
@@ -105,7 +106,8 @@ Outcome run_program(const Program &p, const RunOptions &options) {
 
   LaunchData before;
   before.sizes = p.sizes;
-  std::erase_if(before.sizes, [&](const auto &s) { return std::find(f.sizes.begin(), f.sizes.end(), s.first) == f.sizes.end(); });
+  std::erase_if(before.sizes,
+                [&](const auto &s) { return std::find(f.sizes.begin(), f.sizes.end(), s.first) == f.sizes.end(); });
   for (const ir::Param &param : f.params) {
     auto shape = extents(f, param, before);
     if (!shape) return found("extents", shape.error());

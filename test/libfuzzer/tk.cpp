@@ -5,8 +5,8 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   tkc::SourceManager sources;
   tkc::Diagnostics diags(sources);
-  auto program = tkc::sema::Program::load(
-      sources.add("fuzz.tk", std::string(reinterpret_cast<const char *>(data), size)), diags);
+  auto program =
+      tkc::sema::Program::load(sources.add("fuzz.tk", std::string(reinterpret_cast<const char *>(data), size)), diags);
   if (program)
     for (const tkc::ast::Function *kernel : program->kernels())
       (void)tkc::sema::instantiate(*program, *kernel, {}, tkc::ir::find_target("sm_120"), diags);
