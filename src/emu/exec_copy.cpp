@@ -38,14 +38,17 @@ bool find_completion(Warp &w, int lane, Space space, uint64_t where, Completion 
   note_shared(w, uint32_t(1) << lane, AccessKind::Barrier, *c.block, c.at, 8);
   if (w.block->stopped) return false;
   c.mbarrier = find_mbarrier(*c.block, c.at, w, lane);
-  if (c.mbarrier && c.mbarrier->unfenced >= 0 && w.block->grid.options.check_shared) {
+  return c.mbarrier != nullptr;
+}
+
+void need_init_fence(Warp &w, int lane, const Completion &c) {
+  if (c.mbarrier->unfenced >= 0 && w.block->grid.options.check_shared) {
     w.error(ErrorKind::ProxyFence, lane, generic_shared(*c.block, c.at),
             fmt::format("a copy that completes on the mbarrier at {:#x}, whose initialisation by warp {} lane {} no "
                         "fence.mbarrier_init and no fence.proxy.async of that thread has followed",
                         c.at, c.mbarrier->unfenced / 32 % w.block->grid.warps, c.mbarrier->unfenced % 32));
     c.mbarrier->unfenced = -1;
   }
-  return c.mbarrier != nullptr;
 }
 
 void issue_to_shared(Warp &w, int lane, const Completion &c, int64_t bytes, std::function<void()> write) {
@@ -203,6 +206,7 @@ void bulk(Warp &w, const Inst &i, uint32_t mask) {
     Completion c;
     if (!find_completion(w, lane, Space(i.mode[4]), address(w, list[0], i.mode[1] & 4, int32_t(list[2]), lane), c))
       return;
+    need_init_fence(w, lane, c);
     uint32_t stamp = ++c.mbarrier->issued;
     c.mbarrier->in_flight.insert(stamp);
     if (!from_global)

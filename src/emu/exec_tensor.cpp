@@ -132,6 +132,7 @@ void tensor_copy(Warp &w, const Inst &i, uint32_t mask) {
     if (i.mode[0]) {
       Completion c;
       if (!find_completion(w, lane, Space::SharedCluster, address(list[0], i.mode[1] & 2, list[3], lane), c)) return;
+      need_init_fence(w, lane, c);
       uint32_t stamp = ++c.mbarrier->issued;
       c.mbarrier->in_flight.insert(stamp);
       note_copy(w, lane, AccessKind::AsyncWrite, *in, own, box.span(), c.mbarrier->stream, stamp);

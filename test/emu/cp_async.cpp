@@ -26,7 +26,7 @@ TEST_CASE("cp.async: a thread reads its own bytes after wait_all, others after a
     cp.async.ca.shared::cta.global [%own], [%src], 4; cp.async.ca.shared.global.L2::128B [%own+8], [%src+8], 8;
     st.shared.u32 [%own+4], 77;
     cp.async.cg.shared.global.L2::256B [%own+4096], [%src+1024], 16;
-    cp.async.wait_all; ld.shared.u32 %r0, [%own+4108]; st.global.u32 [%out+2048], %r0; )" +
+    cp.async.wait_all; ld.shared.u32 %r0, [%own+4108]; st.global.u32 [%dst+2048], %r0; )" +
             kGive,
         64, [](const Outcome &r) {
           for (uint32_t i = 0; i < 256; i++) CHECK(r.out[i] == (i % 4 == 1 ? 77 : i));

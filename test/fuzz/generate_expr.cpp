@@ -138,7 +138,7 @@ std::optional<Val> Generator::float_op(DType t, const Shape &s, int depth, bool 
   double most = v.bound.most, error = v.bound.error;
   double approx = t == DType::F64 ? 1e-11 : 1e-5, half = t == DType::F16 || t == DType::BF16 ? 2e-3 : 0;
   auto result = [&](const std::string &text, double size, double slope) {
-    return Val{text, t, s, rounded(t, floats_upto(size, -2000, error * slope + approx * (1 + size) + half))};
+    return Val{text, t, s, rounded(t, floats_upto(size, -2000, error * slope + (approx + half) * (1 + size)))};
   };
   switch (way) {
   case 9: {
