@@ -27,7 +27,7 @@ const Subject kSubjects[] = {
     {"test/features/pipelines.tk", "gemm", "mbarriers", "sm_80", {{"M", 64}, {"N", 64}, {"K", 320}}},
     // bulk copies beside maps; two rings in the same bytes
     {"test/features/pipelines.tk", "rows", "producer", "sm_90"},
-    {"test/features/pipelines.tk", "twice", "some", "sm_90", {{"K", 384}}},
+    {"test/features/pipelines.tk", "twice", "some", "sm_90", {{"K", 352}}},
     {"samples/gemm.tk", "gemm", "tiles", "sm_80", {{"M", 128}, {"N", 128}, {"K", 768}}},
     {"samples/gemm.tk", "gemm", "tiles", "sm_90", {{"M", 128}, {"N", 128}, {"K", 768}}},
     {"samples/attention.tk", "attention", "d64", "sm_80", {{"B", 1}, {"H", 1}, {"HK", 1}, {"T", 768}}},
@@ -36,10 +36,30 @@ const Subject kSubjects[] = {
     {"samples/kda_chain.tk", "kda_chain", "small", "sm_120", {{"NH", 1}, {"NT", 6}}},
 };
 
+// Mutants of one line that do no harm in these kernels: the n-th of its kind from the end of the entry.
+struct Harmless {
+  const char *file, *target, *what;
+  int64_t from_end;
+};
+// The loop over the diagonal blocks of attention has BM / BN = 2 iterations at most, and its ring four slots: the last
+// two are never used, no slot twice, and what the loop publishes are items that do not exist.
+const Harmless kDiagonal[] = {
+    {"samples/attention.tk", "sm_90", "mbarrier.init one more", 1},
+    {"samples/attention.tk", "sm_90", "mbarrier.init one more", 2},
+    {"samples/attention.tk", "sm_90", "no mbarrier.init", 1},
+    {"samples/attention.tk", "sm_90", "no mbarrier.init", 2},
+    {"samples/attention.tk", "sm_90", "no fence.proxy.async", 1},
+    {"samples/attention.tk", "sm_90", "no bar.sync", 2},
+    {"samples/attention.tk", "sm_90", "16 bytes more", 1},
+    {"samples/attention.tk", "sm_90", "16 bytes fewer", 1},
+    {"samples/attention.tk", "sm_90", "no arrive.expect_tx", 1},
+};
+
 struct Mutant {
   std::string what, ptx;
   int64_t line = 0;
-  std::string text; // of the line
+  std::string text;     // of the line
+  std::string harmless; // why it does no harm; empty: it must be caught
 };
 
 std::vector<std::string> lines_of(const std::string &text) {
@@ -66,6 +86,23 @@ std::string last_operand(const std::string &line, const char *op, int64_t by) {
   return fmt::format("{{ .reg .b32 %mutant; {} %mutant, {}, {}; {} }}", op, operand, by, changed);
 }
 
+// Why a mutant does no harm whatever the schedule.
+std::string reason(const std::vector<std::string> &lines, size_t begin, size_t at, const std::string &what) {
+  auto before = [&](size_t from, const char *part) {
+    for (size_t i = from; i-- > begin;)
+      if (has(lines[i], part)) return true;
+    return false;
+  };
+  if (what ==
+      "no fence.mbarrier_init") // the proxy fence behind it, in front of the barrier, makes the mbarriers known too
+    for (size_t i = at; i < lines.size() && !has(lines[i], "bar.sync"); i++)
+      if (has(lines[i], "fence.proxy.async")) return "fence.proxy.async stands before the same barrier";
+  if (what == "no fence.proxy.async" && !before(at, "ld.shared") && !before(at, "ldmatrix") &&
+      before(at, "fence.mbarrier_init"))
+    return "nothing has been read of shared memory, and the mbarriers have a fence of their own";
+  return "";
+}
+
 // Every mutant of the lines of one entry.
 std::vector<Mutant> mutants(const std::string &ptx, const std::string &entry) {
   std::vector<std::string> lines = lines_of(ptx);
@@ -77,7 +114,7 @@ std::vector<Mutant> mutants(const std::string &ptx, const std::string &entry) {
     auto add = [&](const char *what, std::string with) {
       std::vector<std::string> changed = lines;
       changed[i] = std::move(with);
-      out.push_back({what, joined(changed), int64_t(i) + 1, l});
+      out.push_back({what, joined(changed), int64_t(i) + 1, l, reason(lines, begin, i, what)});
     };
     if (has(l, "cp.async.commit_group")) add("no commit_group", "");
     if (has(l, "cp.async.wait_group")) {
@@ -118,7 +155,7 @@ std::vector<Mutant> mutants(const std::string &ptx, const std::string &entry) {
 
 TEST_CASE("the emulator catches what breaks the synchronisation of a pipelined kernel") {
   bool verbose = std::getenv("TKC_MUTANTS") != nullptr;
-  int64_t caught = 0, all = 0;
+  int64_t caught = 0, all = 0, harmless = 0;
   std::map<std::string, std::pair<int64_t, int64_t>> by_kind; // caught, all
   std::vector<std::string> survivors;
   for (const Subject &s : kSubjects) {
@@ -152,33 +189,47 @@ TEST_CASE("the emulator catches what breaks the synchronisation of a pipelined k
       REQUIRE_MESSAGE(clean, clean.failed().message);
       const codegen::KernelAbi &abi = compiled->code.abis[driver::may_use_aligned(*compiled->function, *data) ? 0 : 1];
       const std::string original = compiled->code.ptx;
-      for (const Mutant &m : mutants(original, abi.entry)) {
+      std::vector<Mutant> list = mutants(original, abi.entry);
+      std::map<std::string, int64_t> seen;
+      for (size_t i = list.size(); i-- > 0;) {
+        int64_t from_end = ++seen[list[i].what];
+        for (const Harmless &h : kDiagonal)
+          if (h.file == std::string(s.file) && h.target == std::string(s.target) && h.what == list[i].what &&
+              h.from_end == from_end)
+            list[i].harmless = "the loop has fewer iterations than the ring has slots";
+      }
+      for (const Mutant &m : list) {
         compiled->code.ptx = m.ptx;
         REQUIRE_MESSAGE(emu::parse_ptx(m.ptx).module, fmt::format("{}: {}", m.what, m.text));
         std::string how_caught;
-        for (int64_t k = 0; k < 8 && how_caught.empty(); k++) {
+        for (int64_t k = 0; k < (m.harmless.empty() ? 8 : 67) && how_caught.empty(); k++) {
           driver::LaunchData got = *data;
           Status ran = driver::run_emu(*compiled, got, sources, emu::nth_schedule(options, k, std::nullopt), printed);
           if (!ran) how_caught = ran.error();
           for (size_t i = 0; i < got.tensors.size() && how_caught.empty(); i++)
             if (got.tensors[i].bytes != want.tensors[i].bytes) how_caught = "another result";
         }
+        std::string name = fmt::format("{} {} {} {}: {}, line {}: {}", s.file, s.kernel, s.test_case, s.target, m.what,
+                                       m.line, m.text);
+        if (!m.harmless.empty()) { // clean under all policies, 64 random seeds
+          CHECK_MESSAGE(how_caught.empty(), fmt::format("{}: {}, but: {}", name, m.harmless, how_caught));
+          harmless++;
+          continue;
+        }
         all++;
         auto &[kind_caught, kind_all] = by_kind[m.what];
         kind_all++;
         kind_caught += !how_caught.empty();
         caught += !how_caught.empty();
-        if (how_caught.empty())
-          survivors.push_back(fmt::format("{} {} {} {}: {}, line {}: {}", s.file, s.kernel, s.test_case, s.target,
-                                          m.what, m.line, m.text));
+        if (how_caught.empty()) survivors.push_back(name);
       }
       compiled->code.ptx = original;
     }
     CHECK_MESSAGE(ran_case, std::string(s.test_case));
+    if (verbose) MESSAGE(fmt::format("{} {} {} {}: {} of {}", s.file, s.kernel, s.test_case, s.target, caught, all));
   }
   for (const auto &[kind, n] : by_kind) MESSAGE(kind << ": " << n.first << " of " << n.second);
-  if (verbose)
-    for (const std::string &l : survivors) MESSAGE(l);
-  MESSAGE("mutants caught: " << caught << " of " << all);
+  for (const std::string &l : survivors) MESSAGE(l);
+  MESSAGE("mutants caught: " << caught << " of " << all << ", and " << harmless << " that do no harm are clean");
   CHECK(caught * 100 >= all * 95);
 }
