@@ -76,7 +76,7 @@ std::string name_of(const Op &load) {
 class Scheduler {
 public:
   Scheduler(ir::Function &f, const ir::Target &target, int64_t most_stages)
-      : f_(f), target_(target), most_stages_(std::min(most_stages, kMostStages)), writes_(f), uses_(f), order_(f),
+      : f_(f), target_(target), most_stages_(most_stages), writes_(f), uses_(f), order_(f),
         buffers_(shared_buffers(f, order_)) {
     // Products of a block may be brought together yet (pair_products): their scratch is then in use at the same time.
     std::map<const Block *, std::pair<int64_t, int64_t>> spans;
