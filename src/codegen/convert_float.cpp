@@ -90,9 +90,16 @@ public:
     return b_.CreateTrunc(code, b_.getInt8Ty());
   }
 
-  // Nearest tf32, ties to even where the target has the instruction, else away from zero.
+  // Nearest tf32, ties to even. Before sm_90 there is only cvt.rna, which has ties away from zero: the bits are
+  // rounded.
   V round_tf32(V x) {
-    if (!c_.target.has(ir::kHopper)) return nvvm::cvt_rna_tf32_f32(b_, x);
+    if (!c_.target.has(ir::kHopper)) {
+      V bits = b_.CreateBitCast(x, b_.getInt32Ty());
+      V odd = b_.CreateAnd(b_.CreateLShr(bits, 13), c_.i32(1));
+      V up = b_.CreateAdd(b_.CreateAdd(bits, c_.i32(0xfff)), odd);
+      V even = b_.CreateBitCast(b_.CreateAnd(up, c_.i32(~0x1fff)), b_.getFloatTy());
+      return b_.CreateSelect(b_.CreateFCmpUNO(x, x), x, even);
+    }
     return float_of(b_.CreateIntrinsic(llvm::Intrinsic::nvvm_f2tf32_rn, {x}));
   }
 

@@ -169,7 +169,8 @@ Outcome isolated(const std::function<Outcome()> &work, double seconds) {
   return got ? *got : end;
 }
 
-Tally run_campaign(const CampaignOptions &o, const std::function<void(const Finding &)> &found) {
+Tally run_campaign(const CampaignOptions &o, const std::function<void(const Finding &)> &found,
+                   const Progress &progress) {
   Tally tally;
   auto begin = Clock::now();
   auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - begin).count(); };
@@ -211,6 +212,7 @@ Tally run_campaign(const CampaignOptions &o, const std::function<void(const Find
   for (int j = 0; j < o.jobs; j++) workers.push_back(launch(o.seed + uint64_t(j)));
   auto note = [&](uint64_t seed, const Outcome &outcome) {
     tally.programs++;
+    if (tally.programs % 1000 == 0) progress(tally);
     if (outcome.verdict == Verdict::Clean) tally.clean++;
     if (outcome.verdict == Verdict::Rejected) tally.rejected[outcome.kind]++;
     if (outcome.verdict != Verdict::Found) return;

@@ -24,8 +24,11 @@ struct Tally {
   std::vector<Finding> findings;
   double seconds = 0;
 };
+// How far it is, every 1,000 programs.
+using Progress = std::function<void(const Tally &)>;
 // Calls `found` with every finding as it comes.
-Tally run_campaign(const CampaignOptions &options, const std::function<void(const Finding &)> &found);
+Tally run_campaign(const CampaignOptions &options, const std::function<void(const Finding &)> &found,
+                   const Progress &progress);
 
 // The outcome of one piece of work in a process of its own.
 Outcome isolated(const std::function<Outcome()> &work, double seconds);

@@ -105,11 +105,17 @@ int main(int argc, char **argv) {
   }
   if (o.programs == 0 && o.seconds == 0) o.programs = 100;
   if (!out.empty()) std::filesystem::create_directories(out);
-  Tally t = run_campaign(o, [&](const Finding &f) {
-    fmt::print("seed {}: {}\n{}\n", f.seed, f.outcome.kind, f.outcome.message.substr(0, 1500));
-    std::fflush(stdout);
-    if (!out.empty()) std::ofstream(fmt::format("{}/{}.tk", out, f.seed)) << to_text(program_of(f.seed, o.generate));
-  });
+  Tally t = run_campaign(
+      o,
+      [&](const Finding &f) {
+        fmt::print("seed {}: {}\n{}\n", f.seed, f.outcome.kind, f.outcome.message.substr(0, 1500));
+        std::fflush(stdout);
+        if (!out.empty())
+          std::ofstream(fmt::format("{}/{}.tk", out, f.seed)) << to_text(program_of(f.seed, o.generate));
+      },
+      [](const Tally &so_far) {
+        fmt::print(stderr, "{} programs, {} faults\n", so_far.programs, so_far.findings.size());
+      });
   int64_t rejected = 0;
   std::string why;
   for (const auto &[kind, n] : t.rejected)
