@@ -96,7 +96,8 @@ Val Generator::constant(DType t, const Shape &s) {
   std::string literal = is_bool(t) ? (v != 0 ? "true" : "false") : number(t, v);
   out.text = s.empty() ? fmt::format("{}({})", dtype_name(t), literal)
                        : fmt::format("full<{}>({}, {})", dtype_name(t), shape_text(s), literal);
-  if (is_bool(t) && s.empty()) out.text = literal;
+  // A literal condition would be decided at compile time, and a store behind it left out.
+  if (is_bool(t) && s.empty()) out.text = v != 0 ? "(p0 >= 0)" : "(p0 < 0)";
   return out;
 }
 
