@@ -47,8 +47,11 @@ names : name (',' name)* TRAILING? ;
 
 block : '{' statement* '}' ;
 statement
-    : letStmt | ifStmt | annotation* (forStmt | whileStmt | returnStmt | launchStmt | parallelStmt | block | simpleStmt) ;
+    : letStmt | ringStmt | roleStmt | ifStmt | annotation* (forStmt | whileStmt | returnStmt | launchStmt | parallelStmt | block | simpleStmt) ;
 letStmt : (LET | VAR) (name | '(' names ')') (':' type)? ('=' expr)? ';' ;
+ringStmt : RING name ':' '{' (field (',' field)* TRAILING?)? '}' (STAGES ternary)? ';' ;
+field : name ':' name '[' exprs? ']' ;
+roleStmt : ROLE name (WARPS ternary)? block ;
 ifStmt : 'if' expr block ('else' (ifStmt | block))? ;
 forStmt : UNROLL? 'for' name 'in' expr ('step' expr)? block ;
 whileStmt : 'while' expr block ;
@@ -78,7 +81,9 @@ suffix : '(' args? ')' | '[' (item (',' item)* TRAILING?)? ']' | '.' name generi
 item : ternary (':' ternary? | ':+' ternary)? | ':' ternary? ;
 exprs : expr (',' expr)* TRAILING? ;
 args : arg (',' arg)* TRAILING? ;
-arg : expr ('=' expr)? ;
+arg : record | expr ('=' expr)? ;
+record : '{' (fieldValue (',' fieldValue)* TRAILING?)? '}' ;
+fieldValue : name ':' ternary ;
 genericArgs : GENERIC_OPEN (genericArg (',' genericArg)* TRAILING?)? GENERIC_CLOSE ;
 genericArg : additive ('=' additive)? ;
 
@@ -89,23 +94,24 @@ close : '>' | GENERIC_CLOSE ;
 // Words with a meaning in one place only stay usable as names everywhere else.
 name
     : ID | GRID | ORDER | PERSISTENT | WARPS | WHERE | CASE | INPUT | TOLERANCE | RMS | MAX | EXACT | ON | GPU | OUT | INOUT
-    | STRIDES | ANY | TILE | TENSOR | SHARED ;
+    | STRIDES | ANY | STAGES | TILE | TENSOR | SHARED ;
 typeName
-    : ID | GRID | ORDER | PERSISTENT | WARPS | WHERE | CASE | INPUT | TOLERANCE | RMS | MAX | EXACT | ON | GPU | STRIDES | ANY ;
+    : ID | GRID | ORDER | PERSISTENT | WARPS | WHERE | CASE | INPUT | TOLERANCE | RMS | MAX | EXACT | ON | GPU | STRIDES | ANY
+    | STAGES ;
 bindingName
-    : ID | GRID | ORDER | PERSISTENT | WARPS | WHERE | RMS | MAX | EXACT | ON | GPU | OUT | INOUT | STRIDES | ANY | TILE
-    | TENSOR | SHARED ;
+    : ID | GRID | ORDER | PERSISTENT | WARPS | WHERE | RMS | MAX | EXACT | ON | GPU | OUT | INOUT | STRIDES | ANY | STAGES
+    | TILE | TENSOR | SHARED ;
 
 IMPORT : 'import' ; CONST : 'const' ; ENUM : 'enum' ; FN : 'fn' ; KERNEL : 'kernel' ; PROGRAM : 'program' ; REFERENCE : 'reference' ;
 VERIFY : 'verify' ; BENCH : 'bench' ; LET : 'let' ; VAR : 'var' ; IF : 'if' ; ELSE : 'else' ; FOR : 'for' ;
-UNROLL : 'unroll' ; WHILE : 'while' ; IN : 'in' ; STEP : 'step' ; LAUNCH : 'launch' ; PARALLEL : 'parallel' ; RETURN : 'return' ; TRUE : 'true' ; FALSE : 'false' ;
+UNROLL : 'unroll' ; WHILE : 'while' ; IN : 'in' ; STEP : 'step' ; LAUNCH : 'launch' ; PARALLEL : 'parallel' ; RETURN : 'return' ; RING : 'ring' ; ROLE : 'role' ; TRUE : 'true' ; FALSE : 'false' ;
 NONE : 'None' ;
 GRID : 'grid' ; ORDER : 'order' ; PERSISTENT : 'persistent' ; WARPS : 'warps' ; WHERE : 'where' ;
 CASE : 'case' ; INPUT : 'input' ; TOLERANCE : 'tolerance' ; RMS : 'rms' ; MAX : 'max' ; EXACT : 'exact' ; ON : 'on' ;
-GPU : 'gpu' ; OUT : 'out' ; INOUT : 'inout' ; STRIDES : 'strides' ; ANY : 'any' ; TILE : 'tile' ; TENSOR : 'tensor' ;
+GPU : 'gpu' ; OUT : 'out' ; INOUT : 'inout' ; STRIDES : 'strides' ; ANY : 'any' ; STAGES : 'stages' ; TILE : 'tile' ; TENSOR : 'tensor' ;
 SHARED : 'shared' ;
 // Words of a later version: no rule takes them.
-RESERVED : 'ring' | 'role' | 'record' | 'instantiate' ;
+RESERVED : 'record' | 'instantiate' ;
 ID : [A-Za-z_] [A-Za-z0-9_]* ;
 
 LBRACE : '{' ; RBRACE : '}' ; LPAREN : '(' ; RPAREN : ')' ; LBRACKET : '[' ; RBRACKET : ']' ;

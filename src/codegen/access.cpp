@@ -10,7 +10,7 @@ using llvm::Value;
 
 // ---- registers
 RegLayout value_layout(LowerCtx &c, const ir::Value *v) {
-  return v->type.is_scalar() ? replicated({}, std::max<int64_t>(c.function.warps, 1)) : c.layout(v);
+  return v->type.is_scalar() ? replicated({}, int64_t(std::bit_ceil(uint64_t(c.role_warps())))) : c.layout(v);
 }
 
 int64_t representative(const RegLayout &l, int64_t reg) {

@@ -78,6 +78,7 @@ Result run(const Launch &launch);
 
 // What an op's interp facet sees: one block (program) of a launch.
 class Plan;
+class Roles;
 class Ctx {
 public:
   const Tile &tile(const ir::Value *v) const { return std::get<Tile>(values_[size_t(v->id)]); }
@@ -110,6 +111,11 @@ public:
   void trap(const ir::Op &op, std::string message);
   bool trapped() const { return trap_.has_value(); }
   void print(const std::string &text);
+  // In a role of the block (interp/roles.h), which runs with a context of its own.
+  Roles *roles() const { return roles_; }
+  size_t role() const { return role_; }
+  void enter_role(Roles &roles, size_t role) { roles_ = &roles, role_ = role; }
+  void fail_as(const Ctx &role) { trap_ = role.trap_; }
   std::vector<int64_t> program, grid; // block coordinates
 
 private:
@@ -122,6 +128,8 @@ private:
   std::vector<Value> yielded_;
   std::optional<Trap> trap_;
   Mode mode_;
+  Roles *roles_ = nullptr;
+  size_t role_ = 0;
 };
 
 } // namespace tkc::interp

@@ -41,10 +41,33 @@ Value *Function::size_value(const std::string &name) const {
   return nullptr;
 }
 
+Op *roles_of(const Function &f) {
+  for (Op *op : f.body->ops)
+    if (op->kind == OpKind::Roles) return op;
+  return nullptr;
+}
+
+int64_t role_of(const Block *b) {
+  for (; b->parent; b = b->parent->block)
+    if (b->parent->kind == OpKind::Roles)
+      return std::find(b->parent->regions.begin(), b->parent->regions.end(), b) - b->parent->regions.begin();
+  return -1;
+}
+
 int64_t block_warps(const Function &f) {
-  for (const Op *op : f.body->ops)
-    if (op->kind == OpKind::Roles) return f.warps + op->attrs.i("producer_warps");
-  return f.warps;
+  const Op *roles = roles_of(f);
+  return roles ? first_warp(*roles, 0) + roles->attrs.ints("warps")[0] : f.warps;
+}
+
+int64_t warps_of(const Block *b) {
+  int64_t role = role_of(b);
+  return role < 0 ? b->function->warps : roles_of(*b->function)->attrs.ints("warps")[size_t(role)];
+}
+
+int64_t first_warp(const Op &roles, size_t role) {
+  int64_t first = 0;
+  for (size_t r = role + 1; r < roles.regions.size(); r++) first += roles.attrs.ints("warps")[r];
+  return first;
 }
 
 int64_t position(const Op *op) {

@@ -5,8 +5,9 @@
 //   while operands inits...   region 0: args carried..., ends with yield cond; region 1: args carried..., yield
 //   carried... if    operand cond (scalar bool)   two regions without args, each ends with yield results... return ends
 //   a function: no operands in a kernel, the results in a reference.
-//   roles  no operands   regions without args, each ends with an empty yield: region 0 is executed by the producer
-//   warps, region 1 by the compute warps, at the same time; at most one, directly in the function's body
+//   roles  no operands   regions without args, each ends with an empty yield: one for each role, executed at the same
+//   time by warps of their own; the last region by the first warps of the block, and so on; at most one, directly in
+//   the function's body
 // Conditions, bounds and scalars are block-uniform (rank 0).
 #pragma once
 #include "ir/attr.h"
@@ -93,7 +94,7 @@ struct Function {
   std::string order;               // "" or "grouped"
   std::vector<int64_t> order_args; // grouped(8)
   bool persistent = false;
-  int64_t warps = 0; // compute warps; 0: the layout search chooses
+  int64_t warps = 0; // of the block, with roles those of the last one; 0: the layout search chooses
   std::vector<SizeExpr> facts;
   std::vector<SourceLoc> fact_locs;
   std::vector<std::string> result_names; // references
@@ -123,8 +124,13 @@ template <typename F> void walk(Block *block, F &&f) {
     for (Block *region : op->regions) walk(region, f);
   }
 }
-// Warps of a block: the compute warps and those of producer roles.
-int64_t block_warps(const Function &f);
+// The op whose regions are roles; null: all warps execute one program.
+Op *roles_of(const Function &f);
+// The role that an op or block belongs to: a region of roles_of(); -1: none.
+int64_t role_of(const Block *b);
+int64_t block_warps(const Function &f); // of all roles
+int64_t warps_of(const Block *b);       // that execute this block: its role's, else Function::warps
+int64_t first_warp(const Op &roles, size_t role);
 int64_t position(const Op *op);         // index in its block
 void insert_before(Op *anchor, Op *op); // links op into anchor's block
 void insert_after(Op *anchor, Op *op);

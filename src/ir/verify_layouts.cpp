@@ -58,12 +58,15 @@ private:
       return fault(
           fmt::format("its layout has shape {}, the value {}", shape_str(v->layout->shape), shape_str(v->type.shape)));
     if (!v->layout->is_valid()) return fault("its layout is not valid: " + v->layout->to_string());
-    if (v->layout->num_warps() != f_.warps)
-      fault(fmt::format("its layout is for {} warps, the function has {}", v->layout->num_warps(), f_.warps));
+    int64_t warps = warps_of(v->op ? v->op->block : v->block);
+    if (v->layout->num_warps() != warps)
+      fault(fmt::format("its layout is for {} warps, {} have it", v->layout->num_warps(), warps));
   }
 
+  // Scalars are the same in every thread, those from outside of a role too.
   void equal(const Op &op, const char *what, const Value *a, const Value *b) {
     if (!a->type.is_tile() || !b->type.is_tile() || *a->layout == *b->layout) return;
+    if (a->type.is_scalar() && b->type.is_scalar()) return;
     faults_.add(op, "{} differ in layout: {} and {}", what, a->layout->to_string(), b->layout->to_string());
   }
   void equal(const Op &op, const char *what, const std::vector<Value *> &a, size_t skip_a,
@@ -116,7 +119,9 @@ private:
 
   void structural(const Op &op, const LayoutRule &r) {
     if (op.operands.empty() || op.results.empty() || !op.operand(0)->type.is_tile()) return;
-    const RegLayout &from = *op.operand(0)->layout, &to = *op.result()->layout;
+    const RegLayout &to = *op.result()->layout;
+    bool scalar = op.operand(0)->type.is_scalar();
+    const RegLayout from = scalar ? replicated({}, to.num_warps()) : *op.operand(0)->layout;
     std::optional<RegLayout> forward = r.forward ? r.forward(op, from) : std::nullopt;
     if (forward && *forward == to) return;
     std::optional<RegLayout> backward = r.backward ? r.backward(op, to) : std::nullopt;
@@ -142,8 +147,8 @@ private:
     const std::string &name = op.attrs.s("shape");
     if (name == "fma") return equal(op, "accumulator and result", op.results, 0, op.operands, 2);
     const std::vector<int64_t> &t = op.attrs.ints("tiling");
-    if (t.size() != 3 || t[0] * t[1] * t[2] != f_.warps)
-      return faults_.add(op, "`tiling` is not one of {} warps", f_.warps);
+    if (t.size() != 3 || t[0] * t[1] * t[2] != warps_of(op.block))
+      return faults_.add(op, "`tiling` is not one of {} warps", warps_of(op.block));
     // The instruction's A is the tile's B where the product is transposed; f32 operands are rounded to tf32.
     bool transposed = op.attrs.i("transposed") != 0;
     DType dtype = op.operand(transposed ? 1 : 0)->type.dtype;

@@ -49,6 +49,7 @@ public:
   void run() {
     walk(f_.body, [&](const Op *op) { collect(*op); });
     if (!faults_.list.empty()) return;
+    roles_apart();
     State state;
     block(*f_.body, state);
   }
@@ -84,6 +85,14 @@ private:
     if (offset + bytes > f_.shared_bytes)
       faults_.add(op, "[{}, {}) passes the end of shared memory at {}", offset, offset + bytes, f_.shared_bytes);
     buffers_[&op] = {&op, offset, offset + bytes};
+  }
+
+  // No barrier orders what one role does with a buffer before what another one does.
+  void roles_apart() {
+    for (const auto &[a, x] : buffers_)
+      for (const auto &[b, y] : buffers_)
+        if (role_of(a->block) >= 0 && role_of(b->block) > role_of(a->block) && x.overlaps(y))
+          fault(*a, *b, "has bytes of another role's");
   }
 
   void fault(const Op &op, const Op &other, const char *text) {
@@ -150,10 +159,13 @@ private:
       case OpKind::While: loop({op->regions[0], op->regions[1]}, state); break;
       case OpKind::If:
       case OpKind::Roles: {
-        State other = state;
+        State before = state;
         block(*op->regions[0], state);
-        block(*op->regions[1], other);
-        state.merge(other);
+        for (size_t r = 1; r < op->regions.size(); r++) {
+          State other = before;
+          block(*op->regions[r], other);
+          state.merge(other);
+        }
         break;
       }
       case OpKind::BlockBarrier:
@@ -175,7 +187,8 @@ private:
         if (is_block_barrier(*op)) state.pending.clear();
         break;
       case OpKind::RingFill:
-      case OpKind::RingLoad: ring_access(*op, *ring_of(*op), op->kind == OpKind::RingFill, state); break;
+      case OpKind::RingStore:
+      case OpKind::RingLoad: ring_access(*op, *ring_of(*op), op->kind != OpKind::RingLoad, state); break;
       default:
         if (!buffers_.count(op)) break;
         write(*op, state);

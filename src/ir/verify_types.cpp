@@ -56,6 +56,9 @@ std::vector<AttrRule> required_attrs(OpKind kind) {
   case OpKind::Assert: return {{"message", 's'}};
   case OpKind::Print: return {{"format", 's'}};
   case OpKind::Grad: return {{"inputs", 'i'}};
+  case OpKind::Roles: return {{"warps", 'l'}};
+  case OpKind::RingAlloc: return {{"stages", 'i'}, {"transport", 's'}};
+  case OpKind::RingItem: return {{"field", 'i'}};
   case OpKind::BlockBarrier: return {{"scope", 's'}};
   case OpKind::ScratchStore: return {{"smem", 'm'}};
   default: return {};

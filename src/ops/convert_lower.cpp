@@ -105,7 +105,7 @@ private:
     std::vector<uint32_t> lane(size_t(lane_bits), 0), warp;
     for (size_t i = 0; i < lane.size(); i++) lane[i] = s.lane_mask >> i & 1;
     for (uint32_t left = s.warp_mask; left; left >>= 1) warp.push_back(left & 1);
-    warp.resize(std::max(warp.size(), size_t(log2_ceil(std::max<int64_t>(1, c_.function.warps)))), 0);
+    warp.resize(std::max(warp.size(), size_t(log2_ceil(std::max<int64_t>(1, c_.role_warps())))), 0);
     return c_.b.CreateICmpNE(c_.linear(lane, warp), c_.i32(0));
   }
 

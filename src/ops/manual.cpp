@@ -35,7 +35,12 @@ const std::map<std::string, Section> kSections = {
     {"inline_ptx", {"PTX by hand", ""}},
     {"grad", {"Derivatives", ""}},
     {"convert", {"Made by passes", "Not written in source text; they appear in dumps of the IR."}},
-    {"ring", {"Rings, made by passes", "What the loads of a pipelined loop become; they appear in dumps of the IR."}},
+    {"role",
+     {"Roles and rings", "Written as statements and methods of rings (`grammar/README.md`); the names are those of the "
+                         "IR. The protocol that they make is proven at compile time."}},
+    {"ring",
+     {"Rings, made by passes", "What the loads of a pipelined loop and the items of rings become; they appear in dumps "
+                               "of the IR."}},
 };
 
 std::string entry(const ir::OpDef &d) {

@@ -1,14 +1,17 @@
 // Rings: the carrier of asynchronous data between global memory and the registers of a loop. A ring is S slots of
 // shared memory; a counter c that only grows names an item, which lies in slot c mod S. Passes make these ops from the
-// loads of a loop, after the layout search; the interpreter never meets them.
+// loads of a loop and from the pushes and pops of roles (ops/role.cpp), after the layout search; the interpreter never
+// meets them.
 //
 // Transport "cp_async": all threads copy (cp.async), a group per item. `publish` closes the group, `wait` waits for it
 // and then for the other threads (a block barrier), which also tells that all have read item c - 1: its slot is free
 // for item c - 1 + S.
 //
-// Transport "mbarrier": the warps of a producer role copy, those of the compute role read. Each slot has two mbarriers:
-// `full`, whose phase c div S ends when item c has arrived, and `empty`, whose phase c div S ends when every compute
-// warp has released item c. `acquire` waits for the phase of `empty` before item c's (at once for the first S items).
+// Transport "mbarrier": the warps of a producer role copy or store, those of the other roles read. Each slot has two
+// mbarriers: `full`, whose phase c div S ends when item c has arrived, and `empty`, whose phase c div S ends when every
+// reading warp has released item c. `acquire` waits for the phase of `empty` before item c's (at once for the first S
+// items). Fields of an item may come by copies (ring_fill: each lane arrives when its own have) and by plain stores
+// (ring_store: each warp arrives once); all their arrivals make up the phase.
 //
 // Where an access cannot be a copy of 4, 8 or 16 bytes, it is a load and a store by the same thread.
 //
@@ -29,12 +32,6 @@ bool is_ring(const Op &op, size_t i) {
   return i < op.operands.size() && op.operand(i)->op && op.operand(i)->op->kind == OpKind::RingAlloc;
 }
 
-void infer_ring_alloc(InferCtx &ctx, Op &op) {
-  default_attr(op, "stages", int64_t(2));
-  default_attr(op, "transport", std::string("cp_async"));
-  if (has_operands(ctx, op, 0, 0)) ctx.result(Type::token());
-}
-
 void infer_ring_fill(InferCtx &ctx, Op &op) {
   // tensor, an index per dim, ring, counter, predicate
   size_t rank = op.attrs.ints("sizes").size();
@@ -45,7 +42,11 @@ void infer_ring_fill(InferCtx &ctx, Op &op) {
   if (is_scalar(ctx, op, rank + 2, kInts)) is_scalar(ctx, op, rank + 3, kBools);
 }
 
-void infer_roles(InferCtx &ctx, Op &op) { has_operands(ctx, op, 0, 0); }
+void infer_ring_store(InferCtx &ctx, Op &op) {
+  if (!has_operands(ctx, op, 3, 3)) return;
+  TKC_CHECK(is_ring(op, 0), "ring_store to something else than a ring");
+  if (is_scalar(ctx, op, 1, kInts)) is_tile(ctx, op, 2, kAny);
+}
 
 void infer_proxy_fence(InferCtx &ctx, Op &op) { has_operands(ctx, op, 0, 0); }
 
@@ -76,37 +77,15 @@ void interp_ring(interp::Ctx &, const Op &op) { TKC_UNREACHABLE("{} in typed IR"
   "var acc = zeros<f32>[16, 16];\nfor k in 0 : N step 32 {   // the loads of a loop go through a ring\n  let a = "     \
   "bf16(load(x[0 :+ 16, k :+ 32]));\n  acc = mma(a, a.T, acc);\n}\n# store(y[0 :+ 16, 0 :+ 16], acc);"
 
+#define TKC_ROLES_EXAMPLE                                                                                              \
+  "ring f: { t: f32[16, 32] };\nrole load_rows warps 1 { f.push({ t: exp(load(x[:, :])) }); }\n"                        \
+  "role store_rows warps 2 { let item = f.pop();\n  store(y[:, :], item.t);\n}"
+
 } // namespace
 } // namespace tkc::ops
 
 namespace tkc::ir {
 using namespace ops;
-
-constexpr OpDef kRoles = {
-    .name = "roles",
-    .source = "-",
-    .signature = "roles(producer_warps: int)",
-    .doc = "The block's warps part: the last `producer_warps` execute the first region, the others (the compute warps) "
-           "the second.",
-    .example = TKC_RING_EXAMPLE,
-    .effects = Effect{-1, Space::Control, Access::ReadWrite},
-    .infer = infer_roles,
-    .interp = interp_ring,
-    .lower = lower_Roles};
-
-constexpr OpDef kRingAlloc = {
-    .name = "ring_alloc",
-    .source = "-",
-    .signature = "ring_alloc(stages: int, transport: cp_async|mbarrier|tma = cp_async)",
-    .doc =
-        "`stages` slots of shared memory of `stage_bytes` each. Field f of a slot starts `field_offset`[f] bytes into "
-        "it and has the layout `smem`f.",
-    .example = TKC_RING_EXAMPLE,
-    .effects = Effect{-1, Space::Shared, Access::ReadWrite},
-    .layout = {LayoutKind::Anchor},
-    .infer = infer_ring_alloc,
-    .interp = interp_ring,
-    .lower = lower_RingAlloc};
 
 constexpr OpDef kRingFill = {
     .name = "ring_fill",
@@ -122,11 +101,23 @@ constexpr OpDef kRingFill = {
     .interp = interp_ring,
     .lower = lower_RingFill};
 
+constexpr OpDef kRingStore = {
+    .name = "ring_store",
+    .source = "-",
+    .signature = "ring_store(ring: tile, counter: scalar, x: tile)",
+    .doc = "Puts x into field `field` of item `counter`, by plain stores of the threads that hold it.",
+    .example = TKC_ROLES_EXAMPLE,
+    .effects = Effect{-1, Space::Shared, Access::Write},
+    .layout = {LayoutKind::Anchor},
+    .infer = infer_ring_store,
+    .interp = interp_ring,
+    .lower = lower_RingStore};
+
 constexpr OpDef kRingAcquire = {
     .name = "ring_acquire",
     .source = "-",
     .signature = "ring_acquire(ring: tile, counter: scalar)",
-    .doc = "The slot of item `counter` is free: every compute warp has released what was in it.",
+    .doc = "The slot of item `counter` is free: every reading warp has released what was in it.",
     .example = TKC_RING_EXAMPLE,
     .effects = {Effect{-1, Space::Shared, Access::ReadWrite}, Effect{-1, Space::Control, Access::ReadWrite}},
     .infer = infer_ring_sync,

@@ -1,9 +1,9 @@
 #include "codegen/access.h"
-#include "ir/ring.h"
 #include "ops/lowering.h"
-#include "ops/shared_side.h"
+#include "ops/ring_slots.h"
 #include "support/check.h"
 #include <algorithm>
+#include <bit>
 #include <set>
 
 namespace tkc::ops {
@@ -13,44 +13,6 @@ using ir::Op;
 using llvm::Value;
 
 namespace {
-
-struct Ring {
-  const Op &op;
-  explicit Ring(const ir::Value *v) : op(*v->op) {}
-  int64_t stages() const { return op.attrs.i("stages"); }
-  // In this entry.
-  bool tensor_copies(const LowerCtx &c) const { return ir::by_tma(op) && c.tensor_copies(); }
-  bool mbarriers(const LowerCtx &c) const { return ir::has_producer(op) || tensor_copies(c); }
-  const SmemLayout &smem(int64_t field) const { return op.attrs.get<SmemLayout>(fmt::format("smem{}", field)); }
-
-  Value *slot(LowerCtx &c, Value *counter) const { return c.b.CreateURem(counter, c.i32(stages())); }
-
-  // Where a field of an item lies.
-  SharedPlace place(LowerCtx &c, Value *counter, int64_t field) const {
-    int64_t offset = op.attrs.i("offset") + op.attrs.ints("field_offset")[size_t(field)];
-    Value *bytes = c.b.CreateMul(slot(c, counter), c.i32(op.attrs.i("stage_bytes")));
-    if (auto *k = llvm::dyn_cast<llvm::ConstantInt>(bytes)) return {offset + k->getSExtValue(), nullptr};
-    return {offset, bytes};
-  }
-
-  // The slot's mbarriers: all `full` ones, then all `empty` ones.
-  Value *full(LowerCtx &c, Value *counter) const { return barrier(c, counter, 0); }
-  Value *empty(LowerCtx &c, Value *counter) const { return barrier(c, counter, stages() * 8); }
-  // Of the phase counter div stages.
-  Value *parity(LowerCtx &c, Value *counter) const {
-    return c.b.CreateAnd(c.b.CreateUDiv(counter, c.i32(stages())), c.i32(1));
-  }
-
-private:
-  Value *barrier(LowerCtx &c, Value *counter, int64_t constant) const {
-    return shared_address(c, op.attrs.i("barrier_offset") + constant, slot(c, counter), 8);
-  }
-};
-
-// What the thread or lane with this index does for all.
-template <typename F> void if_first(LowerCtx &c, Value *index, F &&body) {
-  where(c, c.b.CreateICmpEQ(index, c.i32(0)), body);
-}
 
 // Copies by the threads that own the elements. Copies of one element by several threads would be harmless but wasted.
 class ThreadCopies {
@@ -199,39 +161,6 @@ void bulk_copy(LowerCtx &c, const Op &op, const SharedPlace &at, Value *barrier)
 
 } // namespace
 
-void lower_Roles(LowerCtx &c, const Op &op) {
-  int64_t compute = c.function.warps, producers = op.attrs.i("producer_warps");
-  llvm::IRBuilder<> &b = c.b;
-  nvvm::bar_sync(b, 0); // the rings' barriers have been initialised
-  llvm::Function *f = b.GetInsertBlock()->getParent();
-  auto block = [&](const char *name) { return llvm::BasicBlock::Create(b.getContext(), name, f); };
-  auto *produce = block("producer"), *consume = block("compute"), *after = block("roles.end");
-  b.CreateCondBr(b.CreateICmpUGE(c.warp(), c.i32(compute)), produce, consume);
-  b.SetInsertPoint(produce);
-  c.in_role(compute, producers, 2, [&] { c.lower_block(op.regions[0]); });
-  b.CreateBr(after);
-  b.SetInsertPoint(consume);
-  c.in_role(0, compute, 1, [&] { c.lower_block(op.regions[1]); });
-  b.CreateBr(after);
-  b.SetInsertPoint(after);
-}
-
-void lower_RingAlloc(LowerCtx &c, const Op &op) {
-  Ring ring(op.result());
-  if (!ring.mbarriers(c)) return;
-  // Every producer lane arrives when its copies have, or the one thread that starts tensor copies; every compute warp
-  // arrives once.
-  bool tensor = ring.tensor_copies(c);
-  int64_t producers = tensor ? 1 : (c.role_warps() - c.function.warps) * 32;
-  if_first(c, c.thread(), [&] {
-    for (int64_t s = 0; s < ring.stages(); s++) {
-      nvvm::mbarrier_init(c.b, ring.full(c, c.i32(s)), producers);
-      if (ir::has_producer(ring.op)) nvvm::mbarrier_init(c.b, ring.empty(c, c.i32(s)), c.function.warps);
-    }
-    if (tensor) nvvm::fence_mbarrier_init(c.b);
-  });
-}
-
 void lower_RingAcquire(LowerCtx &c, const Op &op) {
   Ring ring(op.operand(0));
   Value *counter = c.scalar(op.operand(1));
@@ -262,10 +191,29 @@ void lower_RingFill(LowerCtx &c, const Op &op) {
   ThreadCopies(c, op, &ring.op, ring.smem(field), ring.place(c, c.scalar(op.operand(at + 1)), field), enabled).run();
 }
 
+void lower_RingStore(LowerCtx &c, const Op &op) {
+  Ring ring(op.operand(0));
+  int64_t field = op.attrs.i("field");
+  const ir::Value *x = op.operand(2);
+  // The padding too, or a read in another layout meets bytes that were never written.
+  RegLayout whole = c.layout(x);
+  SmemLayout smem = ring.smem(field);
+  for (int64_t &n : whole.shape) n = int64_t(std::bit_ceil(uint64_t(n)));
+  smem.shape = whole.shape;
+  SmemSide side = plan_smem_store(whole, smem, ir::layout_features(c.target));
+  store_side(c, side, ring.place(c, c.scalar(op.operand(1)), field), 0, x);
+}
+
 void lower_RingPublish(LowerCtx &c, const Op &op) {
   Ring ring(op.operand(0));
   if (!ring.mbarriers(c)) return nvvm::cp_async_commit_group(c.b);
   Value *full = ring.full(c, c.scalar(op.operand(1)));
+  ir::RingSides sides = ir::ring_sides(ring.op);
+  if (sides.stores) {
+    nvvm::bar_warp_sync(c.b); // every lane has stored
+    if_first(c, c.lane(), [&] { nvvm::mbarrier_arrive(c.b, full); });
+    if (!sides.copies) return;
+  }
   if (ring.tensor_copies(c)) {
     Value *starts = op.operands.size() > 2 ? c.scalar(op.operand(2)) : nullptr;
     if (c.role_warps() > 1) starts = both(c, starts, c.b.CreateICmpEQ(c.warp(), c.i32(0)));

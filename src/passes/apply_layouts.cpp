@@ -16,8 +16,14 @@ using ir::Op;
 using ir::OpKind;
 using ir::Value;
 
-void apply_layouts(ir::Function &f, const LayoutDecision &d) {
-  f.warps = d.variables.warps;
+void apply_layouts(ir::Function &f, ir::Block *program, const LayoutDecision &d) {
+  if (int64_t role = ir::role_of(program); role >= 0) {
+    ir::Op *roles = ir::roles_of(f);
+    std::vector<int64_t> warps = roles->attrs.ints("warps");
+    warps[size_t(role)] = d.variables.warps;
+    roles->attrs.set("warps", warps);
+  }
+  f.warps = d.variables.warps; // with roles, in the end of the last one
   RegLayout scalar = replicated({}, f.warps);
   auto give = [&](Value *v) {
     if (!v->type.is_tile()) return;
@@ -27,7 +33,10 @@ void apply_layouts(ir::Function &f, const LayoutDecision &d) {
     v->layout = v->type.is_scalar() ? scalar : *d.plan.home[id];
   };
   for (Value *v : f.body->args) give(v);
-  ir::walk(f.body, [&](Op *op) {
+  if (program != f.body)
+    for (Op *op : f.body->ops)
+      for (Value *v : op->results) give(v);
+  ir::walk(program, [&](Op *op) {
     for (Value *v : op->results) give(v);
     // inline_ptx has a region that means something to the interpreter only: scalars
     for (ir::Block *region : op->regions)

@@ -32,7 +32,7 @@ bool is_cheap(const ir::Value *v) {
 } // namespace
 
 bool check_registers(ir::Function &f, PassContext &context) {
-  int64_t threads = std::max<int64_t>(f.warps, 1) * 32, most = std::min(kThread, kBlock / threads);
+  int64_t threads = std::max<int64_t>(ir::block_warps(f), 1) * 32, most = std::min(kThread, kBlock / threads);
   bool reported = false;
   auto check = [&](int64_t need, int64_t times, SourceLoc loc, const std::string &what) {
     if (need <= times * (most + 1) || reported) return;

@@ -92,6 +92,7 @@ public:
   // copies, and only the read is left: in a loop (`ring`) of rows in chunks of 16 bytes, which is what such copies
   // write.
   Work staged(const RegLayout &coalesced, const RegLayout &to, DType t, bool ring);
+  Work item(const RegLayout &to, DType t); // a field of a ring's item that is read from its slot
   bool through_shared(const RegLayout &from, const RegLayout &to, DType t);
   Work reduce(const ir::Op &op, const RegLayout &operand) const;
   Work scan(const ir::Op &op, const RegLayout &l) const; // in this layout, of which the axis must be bit_by_bit()
@@ -137,15 +138,16 @@ bool is_scan(const ir::Op &op);
 RegLayout scan_layout(const ir::Op &op, int64_t warps);
 RegLayout default_layout(const ir::Type &t, int64_t warps); // blocked, vectors of up to 16 bytes along the last dim
 
-LayoutPlan propagate_layouts(ir::Function &f, const LayoutVariables &v, LayoutCost &cost);
+// Of `program`: the function's body or one of its roles.
+LayoutPlan propagate_layouts(ir::Function &f, ir::Block *program, const LayoutVariables &v, LayoutCost &cost);
 
 struct LayoutDecision {
   LayoutVariables variables;
   LayoutPlan plan;
 };
 // Chooses everything; `plan.problem` says why there is none.
-LayoutDecision search_layouts(ir::Function &f, const ir::Target &target, const ir::Part &part);
-void apply_layouts(ir::Function &f, const LayoutDecision &d);
+LayoutDecision search_layouts(ir::Function &f, ir::Block *program, const ir::Target &target, const ir::Part &part);
+void apply_layouts(ir::Function &f, ir::Block *program, const LayoutDecision &d);
 
 // Extents that are no powers of two: layouts hold more elements than the tile.
 inline bool has_padding(const ir::Type &t) {

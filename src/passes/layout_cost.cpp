@@ -192,6 +192,14 @@ Work LayoutCost::staged(const RegLayout &coalesced, const RegLayout &to, DType t
   return {.serial = slots, .issue = slots * per_core(), .shared = double(warps_) * (wavefronts + written)};
 }
 
+Work LayoutCost::item(const RegLayout &to, DType t) {
+  const SmemCost &read = ring_read(to, dtype_bytes(t));
+  double slots = double(read.accesses) * (read.width < 4 ? 1 + costs_.pack : 1);
+  return {.serial = slots,
+          .issue = slots * per_core(),
+          .shared = double(warps_) * double(read.wavefronts) * costs_.wavefront};
+}
+
 bool LayoutCost::through_shared(const RegLayout &from, const RegLayout &to, DType t) {
   return !(from == to) && planner_.plan(from, to, dtype_bytes(t) * 8).kind == ConvertKind::Shared;
 }

@@ -9,7 +9,8 @@
 // that conversions that do not depend on each other share their barriers: the loads of the two operands of a product
 // wait once. What a load has read is stored once for all layouts that are wanted of it, as a ring would hold it, but
 // for tiles with padding, which only a ring's copies write.
-// Conversions that move registers only, shuffle, or use movmatrix stay as they are.
+// Conversions that move registers only, shuffle, or use movmatrix stay as they are. A field of a ring's item lies in
+// shared memory already and is read again.
 #include "ir/op_def.h"
 #include "layout/convert.h"
 #include "passes/layout_choice.h"
@@ -41,6 +42,17 @@ bool lower_conversions(ir::Function &f, PassContext &context) {
   std::map<Op *, std::vector<SmemUse>> reads;
   for (Op *op : todo) {
     Value *x = op->operand(0), *y = op->result();
+    if (x->op && x->op->kind == OpKind::RingItem) { // it lies in shared memory: read once more
+      Op *again = f.new_op(OpKind::RingItem, op->loc);
+      again->operands = x->op->operands;
+      again->attrs = x->op->attrs;
+      again->results = {y};
+      y->op = again;
+      op->results.clear();
+      insert_before(op, again);
+      erase(op);
+      continue;
+    }
     Op *&kept = stores[x];
     Op *store = kept;
     if (!store) {

@@ -153,7 +153,7 @@ private:
 
   void barrier(Op *before) {
     Op *b = f_.new_op(OpKind::BlockBarrier, before->loc);
-    b->attrs.set("scope", std::string(f_.warps == 1 ? "warp" : "block"));
+    b->attrs.set("scope", std::string(ir::warps_of(before->block) == 1 ? "warp" : "block"));
     insert_before(before, b);
     changed_ = true;
   }
@@ -167,7 +167,7 @@ private:
         i = size_t(position(op));
         continue;
       }
-      if (ir::is_block_barrier(*op) || (op->kind == OpKind::BlockBarrier && f_.warps == 1)) {
+      if (ir::is_block_barrier(*op) || (op->kind == OpKind::BlockBarrier && ir::warps_of(b) == 1)) {
         pending.clear();
         continue;
       }

@@ -6,6 +6,7 @@
 namespace tkc::passes {
 
 bool infer_layouts(ir::Function &f, PassContext &context);
+bool lower_rings(ir::Function &f, PassContext &context);
 bool lower_conversions(ir::Function &f, PassContext &context);
 bool pair_products(ir::Function &f, PassContext &context);
 bool check_registers(ir::Function &f, PassContext &context);

@@ -10,19 +10,25 @@
 namespace tkc::passes {
 
 bool infer_layouts(ir::Function &f, PassContext &context) {
-  LayoutDecision d = search_layouts(f, context.target, context.part);
-  if (!d.plan.problem.empty()) {
-    context.diags.report(d.plan.problem_at.valid() ? d.plan.problem_at : f.loc, DiagKind::no_layout, f.name,
-                         d.plan.problem);
-    return true;
+  // Each role has warps and layouts of its own.
+  ir::Op *roles = ir::roles_of(f);
+  std::vector<ir::Block *> programs = roles ? roles->regions : std::vector<ir::Block *>{f.body};
+  for (ir::Block *program : programs) {
+    LayoutDecision d = search_layouts(f, program, context.target, context.part);
+    if (!d.plan.problem.empty()) {
+      context.diags.report(d.plan.problem_at.valid() ? d.plan.problem_at : f.loc, DiagKind::no_layout, f.name,
+                           d.plan.problem);
+      return true;
+    }
+    apply_layouts(f, program, d);
   }
-  apply_layouts(f, d);
   // One pass with the search: there is no stage between "no layouts" and "conversions through memory are explicit".
   lower_conversions(f, context);
   return true;
 }
 
 bool pipeline_loops(ir::Function &f, PassContext &context) {
+  if (ir::roles_of(f)) return false; // its author has said what runs ahead of what
   FunctionSchedule s = schedule_loops(f, context.target, context.options.most_stages);
   if (!s.problem.empty()) {
     context.diags.report(s.problem_at, DiagKind::forced_pipeline, f.name, s.problem);
@@ -48,6 +54,8 @@ std::vector<Pass> pipeline() {
       {"infer_layouts", "layouts by cost: products, loads, loop-carried tiles", infer_layouts, ir::Stage::laid_out,
        false},
       {"check_registers", "tiles that no thread has the registers for", check_registers, std::nullopt, false},
+      // What roles push and pop gets its slots and counters: their layouts are known now.
+      {"lower_rings", "items of rings become slots and counters", lower_rings, std::nullopt, false},
       // Loads of loops run ahead of their iteration through rings in shared memory.
       {"pipeline_loops", "loads of a loop go through a ring", pipeline_loops},
       {"pair_products", "independent products side by side", pair_products},

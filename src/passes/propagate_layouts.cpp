@@ -32,7 +32,8 @@ bool is_tile(const Value *v) { return v->type.is_tile() && !v->type.is_scalar();
 
 class Propagation {
 public:
-  Propagation(ir::Function &f, const LayoutVariables &v, LayoutCost &cost) : f_(f), vars_(v), cost_(cost) {}
+  Propagation(ir::Function &f, Block *program, const LayoutVariables &v, LayoutCost &cost)
+      : f_(f), program_(program), vars_(v), cost_(cost) {}
 
   LayoutPlan run() {
     scalar_ = replicated({}, vars_.warps);
@@ -47,10 +48,14 @@ public:
     plan_.home.resize(size_t(last) + 1);
     wishes_.resize(size_t(last) + 1);
     work_.emplace(size_t(last) + 1);
-    wish_block(f_.body, 1);
+    wish_block(program_, 1);
     for (Value *v : f_.body->args)
       if (v->type.is_tile()) set(v, scalar_);
-    forward_block(f_.body, 1);
+    if (program_ != f_.body) // of what stands outside of roles a role sees scalars
+      for (const Op *op : f_.body->ops)
+        for (const Value *v : op->results)
+          if (v->type.is_tile()) set(v, scalar_);
+    forward_block(program_, 1);
     for (Value *v : unassigned_) // made for nobody that cares
       if (!home(v)) demand(v, default_layout(v));
     plan_.cycles = work_->cycles();
@@ -303,6 +308,14 @@ private:
     set(r, chosen);
   }
 
+  // An item's field is read in any layout; one that is wanted besides is a read of its own.
+  void item(Op *op) {
+    Value *r = op->result();
+    RegLayout l = wish(r) ? wish(r)->layout : default_layout(r);
+    work_->add(op, cost_.item(l, r->type.dtype));
+    set(r, l);
+  }
+
   void store(Op *op) {
     size_t at = first_value(op);
     Value *v = op->operand(at);
@@ -337,6 +350,7 @@ private:
   bool streamed(const Value *v) const {
     const Op *op = v->op;
     while (op && op->kind == OpKind::Transpose) op = op->operand(0)->op;
+    if (op && op->kind == OpKind::RingItem) return true;
     return op && op->block->parent &&
            std::any_of(plan_.staged.begin(), plan_.staged.end(), [&](const StagedLoad &s) { return s.op == op; });
   }
@@ -573,6 +587,7 @@ private:
     case OpKind::While: return while_loop(op);
     case OpKind::If: return branch(op);
     case OpKind::Load: return load(op);
+    case OpKind::RingItem: return item(op);
     case OpKind::Mma: return product(op);
     case OpKind::Slice: return slice(op);
     case OpKind::Insert: return insert(op);
@@ -645,6 +660,7 @@ private:
   }
 
   ir::Function &f_;
+  Block *program_;
   const LayoutVariables &vars_;
   LayoutCost &cost_;
   LayoutPlan plan_;
@@ -659,8 +675,8 @@ private:
 
 } // namespace
 
-LayoutPlan propagate_layouts(ir::Function &f, const LayoutVariables &v, LayoutCost &cost) {
-  return Propagation(f, v, cost).run();
+LayoutPlan propagate_layouts(ir::Function &f, Block *program, const LayoutVariables &v, LayoutCost &cost) {
+  return Propagation(f, program, v, cost).run();
 }
 
 } // namespace tkc::passes

@@ -39,7 +39,7 @@ struct Hash {
 
 class Explorer {
 public:
-  Explorer(const Skeleton &s, const Counts &counts) : s_(s), counts_(counts), l_(s) {
+  Explorer(const Skeleton &s, const std::vector<Counts> &counts) : s_(s), counts_(counts), l_(s) {
     for (size_t r = 0; r < s.rings.size(); r++) {
       writers_.push_back(writers_of(int(r)));
       fillers_.push_back(
@@ -85,6 +85,7 @@ private:
   static int16_t bit(int agent) { return int16_t(1 << agent); }
   const std::vector<Instr> &code(int agent) const { return s_.roles[size_t(l_.role(agent))].code; }
   const Instr &at(Cells &c, int agent) const { return code(agent)[size_t(l_.place(c, agent))]; }
+  const Counts &counts(int r) const { return counts_[size_t(r)]; }
   const Ring &ring(int r) const { return s_.rings[size_t(r)]; }
 
   std::string name(int agent) const {
@@ -190,6 +191,11 @@ private:
           if (Copy x = l_.copy(n.cells, r, k, a); x.age >= 0)
             fail(n, a, at(n.cells, a), 'g', "the block ends while the copy of item {} of ring {} is in flight",
                  int(x.item), r);
+    for (int r = 0; r < int(s_.rings.size()); r++)
+      for (int k = 0; k < ring(r).stages && ring(r).producer; k++)
+        if (l_.full(n.cells, r, k).number != l_.empty(n.cells, r, k).number)
+          fail(n, 0, at(n.cells, 0), 'l', "the block ends while slot {} of ring {} holds an item that nobody has read", k,
+               r);
     return n.failure ? std::vector<Next>{n} : std::vector<Next>{};
   }
 
@@ -203,7 +209,7 @@ private:
         text += "has ended";
       } else {
         text +=
-            i.act == Act::Barrier ? "waits at a block barrier" : fmt::format("waits at `{}`", describe(n.cells, a, i));
+            i.act == Act::Barrier ? "waits at a barrier" : fmt::format("waits at `{}`", describe(n.cells, a, i));
         where = &i;
       }
     }
@@ -231,7 +237,7 @@ private:
     int k = int(item % ring(r).stages);
     bool tma = ring(r).tma;
     arrive(n, a, *publish, l_.full(n.cells, r, k), item / int(ring(r).stages),
-           tma ? counts_.tma_init : counts_.full_init, tma ? counts_.tma_arrivals : counts_.full_arrivals, "full", item,
+           tma ? counts(r).tma_init : counts(r).full_init, tma ? counts(r).tma_arrivals : counts(r).full_arrivals, "full", item,
            r, !tma);
     out.push_back(std::move(n));
   }
@@ -661,8 +667,8 @@ private:
     if (!item_of(n, a, i, item, k)) return;
     note_op(n, a, i);
     if (Mark m = l_.read(n.cells, i.ring, k, a); m.state == 1) m.state = m.fenced & kFence ? 3 : 2;
-    arrive(n, a, i, l_.empty(n.cells, i.ring, k), item / int(ring(i.ring).stages), counts_.empty_init,
-           counts_.empty_arrivals, "empty", item, i.ring);
+    arrive(n, a, i, l_.empty(n.cells, i.ring, k), item / int(ring(i.ring).stages), counts(i.ring).empty_init,
+           counts(i.ring).empty_arrivals, "empty", item, i.ring);
   }
 
   // ---- one form for states that differ in nothing that matters
@@ -765,7 +771,7 @@ private:
   }
 
   const Skeleton &s_;
-  const Counts &counts_;
+  const std::vector<Counts> &counts_;
   Layout l_;
   std::vector<int16_t> writers_, fillers_, users_; // per ring, users per component: agents
   std::vector<int16_t> readers_;                   // per stream
@@ -777,7 +783,7 @@ private:
 
 } // namespace
 
-Exploration explore(const Skeleton &s, const Counts &counts, int64_t state_limit) {
+Exploration explore(const Skeleton &s, const std::vector<Counts> &counts, int64_t state_limit) {
   return Explorer(s, counts).run(state_limit);
 }
 

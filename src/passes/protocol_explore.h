@@ -25,10 +25,10 @@
 
 namespace tkc::passes::protocol {
 
-// What mbarriers are initialised to, and what arrives: ops/ring_lower.cpp.
+// What the mbarriers of a ring are initialised to, and what arrives: ops/ring_lower.cpp.
 struct Counts {
   int64_t full_init = 0, full_arrivals = 0;   // a producer warp's arrivals at `full` for an item
-  int64_t empty_init = 0, empty_arrivals = 0; // a compute warp's arrivals at `empty`
+  int64_t empty_init = 0, empty_arrivals = 0; // a reading warp's arrivals at `empty`
   int64_t tma_init = 0, tma_arrivals = 0;     // of `full` by tma: those of the warp that starts the copies
 };
 
@@ -48,6 +48,7 @@ struct Exploration {
   int64_t states = 0;
 };
 
-Exploration explore(const Skeleton &s, const Counts &counts, int64_t state_limit);
+// `counts`: by ring.
+Exploration explore(const Skeleton &s, const std::vector<Counts> &counts, int64_t state_limit);
 
 } // namespace tkc::passes::protocol

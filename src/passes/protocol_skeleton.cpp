@@ -4,6 +4,7 @@
 #include "passes/protocol_keys.h"
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 namespace tkc::passes::protocol {
 
@@ -20,9 +21,8 @@ public:
       : f_(f), tensor_copies_(tensor_copies), obstacle_(obstacle), keys_(f) {}
 
   std::optional<Skeleton> run() {
-    const Op *roles = nullptr;
+    const Op *roles = ir::roles_of(f_);
     ir::walk(f_.body, [&](const Op *op) {
-      if (op->kind == OpKind::Roles) roles = op;
       if (op->kind == OpKind::RingAlloc) add_ring(*op);
       if (op->kind == OpKind::InlinePtx) no_synchronisation(*op);
     });
@@ -33,12 +33,13 @@ public:
     fields();
     if (roles) {
       around_roles(*roles);
-      pair_loops(*roles->regions[0], *roles->regions[1]);
+      for (size_t b = 1; b < roles->regions.size(); b++)
+        for (size_t a = 0; a < b; a++) pair_loops(*roles, a, b);
     }
     demand_counters();
     if (roles) {
-      role("producer", roles->attrs.i("producer_warps"), *roles->regions[0]);
-      role("compute", f_.warps, *roles->regions[1]);
+      for (size_t r = 0; r < roles->regions.size(); r++)
+        role(roles->attrs.get<std::vector<std::string>>("names")[r], roles->attrs.ints("warps")[r], *roles->regions[r]);
     } else {
       for (const Ring &r : out_.rings)
         if (r.producer)
@@ -125,6 +126,8 @@ private:
   void fields() {
     std::map<std::pair<const Op *, int64_t>, const Op *> first;
     ir::walk(f_.body, [&](const Op *op) {
+      if (op->kind == OpKind::RingStore && (op->attrs.i("field") < 0 || op->attrs.i("field") >= 14))
+        fail(*op, "a ring of more than 14 fields");
       if (op->kind != OpKind::RingFill) return;
       auto [it, added] = first.emplace(std::pair(ir::ring_of(*op), op->attrs.i("field")), op);
       if (!added && !(it->second->attrs.get<RegLayout>("read") == op->attrs.get<RegLayout>("read")))
@@ -151,17 +154,33 @@ private:
       }
     }
     if (roles.block != f_.body) fail(roles, "roles inside another op");
-    for (const Block *role : {roles.regions[0], roles.regions[1]})
-      ir::walk(const_cast<Block *>(role), [&](const Op *op) {
+    const std::vector<int64_t> &warps = roles.attrs.ints("warps");
+    std::vector<int> filled_by(out_.rings.size(), -1);
+    std::set<std::pair<int, int>> reads; // ring, role
+    for (int role = 0; role < int(roles.regions.size()); role++)
+      ir::walk(roles.regions[size_t(role)], [&](const Op *op) {
         if (!ir::is_ring_op(op->kind)) return;
-        const Ring &ring = out_.rings[size_t(ring_of(*op))];
+        Ring &ring = out_.rings[size_t(ring_of(*op))];
         if (ring.tma && !ring.producer) fail(*op, "a ring by tensor copies without a producer in a kernel with roles");
         if (!ring.producer) return;
-        bool copies =
-            op->kind == OpKind::RingFill || op->kind == OpKind::RingAcquire || op->kind == OpKind::RingPublish;
-        if (copies != (role == roles.regions[0]))
-          fail(*op, fmt::format("`{}` in the {} role", ir::def(*op).name.s, copies ? "compute" : "producer"));
+        ring.sides.copies |= op->kind == OpKind::RingFill;
+        ring.sides.stores |= op->kind == OpKind::RingStore;
+        bool fills = op->kind == OpKind::RingFill || op->kind == OpKind::RingStore ||
+                     op->kind == OpKind::RingAcquire || op->kind == OpKind::RingPublish;
+        int &producer = filled_by[size_t(ring_of(*op))];
+        if (!fills) {
+          if (reads.insert({ring_of(*op), role}).second) ring.sides.readers += warps[size_t(role)];
+        } else if (producer < 0) {
+          producer = role;
+          ring.sides.producers = warps[size_t(role)];
+        } else if (producer != role) {
+          fail(*op, "a second role fills this ring");
+        }
+        if (reads.count({ring_of(*op), producer})) fail(*op, "a role fills a ring and reads it");
       });
+    for (const Ring &ring : out_.rings)
+      if (ring.producer && (!ring.sides.producers || !ring.sides.readers)) fail(*ring.op, "no role fills or reads this ring");
+      else if (ring.tma && ring.sides.stores) fail(*ring.op, "tensor copies and plain stores fill one ring");
   }
   int ring_of(const Op &op) const { return ring_.at(ir::ring_of(op)); }
 
@@ -202,25 +221,29 @@ private:
   // ---- loops that run equally often in two roles
   struct Control {
     const Op *op;
+    const Op *parent; // the loop or branch around it, and which of its regions it stands in
+    size_t region;
     std::vector<int> rings;
   };
-  void controls(const Block &b, std::vector<Control> &out) {
+  void controls(const Block &b, const Op *parent, size_t region, std::vector<Control> &out) {
     for (const Op *op : b.ops) {
       if (op->regions.empty() || !has_events(*op)) continue;
-      Control c{op, {}};
+      Control c{op, parent, region, {}};
       for (Block *r : op->regions)
         ir::walk(r, [&](const Op *inner) {
           if (ir::is_ring_op(inner->kind)) c.rings.push_back(ring_of(*inner));
         });
       out.push_back(std::move(c));
-      for (const Block *r : op->regions) controls(*r, out);
+      for (size_t r = 0; r < op->regions.size(); r++) controls(*op->regions[r], op, r, out);
     }
   }
-  void pair_loops(const Block &producer, const Block &compute) {
+  // Loops and branches of role b that run as those of role a do: over a common ring, inside of a pair or of nothing, and
+  // with equal bounds.
+  void pair_loops(const Op &roles, size_t role_a, size_t role_b) {
     std::vector<Control> mine, theirs;
-    controls(producer, mine);
-    controls(compute, theirs);
-    std::map<const Op *, const Op *> partner;
+    controls(*roles.regions[role_a], nullptr, 0, mine);
+    controls(*roles.regions[role_b], nullptr, 0, theirs);
+    std::map<const Op *, const Op *> partner{{nullptr, nullptr}};
     for (const Control &a : mine) {
       const Control *other = nullptr;
       bool found = false;
@@ -228,21 +251,28 @@ private:
         bool common = std::any_of(a.rings.begin(), a.rings.end(),
                                   [&](int r) { return std::find(b.rings.begin(), b.rings.end(), r) != b.rings.end(); });
         if (a.op->kind != b.op->kind || !common || partner.count(b.op)) continue;
+        auto around = partner.find(b.parent);
+        if (around == partner.end() || around->second != a.parent || a.region != b.region) continue;
         other = &b;
         size_t bounds = a.op->kind == OpKind::For ? 3 : a.op->kind == OpKind::If ? 1 : 0;
         found = bounds > 0;
         for (size_t i = 0; i < bounds; i++) found &= keys_.equal(a.op->operand(i), b.op->operand(i));
         if (!found) continue;
         partner[b.op] = a.op;
-        stream_[a.op] = stream_[b.op] = out_.streams++;
-        if (a.op->kind == OpKind::For) keys_.declare_equal(a.op->regions[0]->args[0], b.op->regions[0]->args[0]);
+        int both = stream(*a.op);
+        // One that a third role's loop has been paired with before: two of the three are then compared only once.
+        if (stream_.try_emplace(b.op, both).second && a.op->kind == OpKind::For)
+          keys_.declare_equal(a.op->regions[0]->args[0], b.op->regions[0]->args[0]);
         break;
       }
       if (!found && other)
-        out_.mismatch = fmt::format("the bounds of the producer's loop are not the same expressions as those of the "
-                                    "loop that reads its items, or not known to be: `{}`",
-                                    ir::def(*a.op).name.s);
+        out_.mismatch = fmt::format("the bounds of a loop or the condition of a branch of role `{}` are not the same "
+                                    "expressions as those of role `{}`, or not known to be: `{}`",
+                                    role_name(roles, role_a), role_name(roles, role_b), ir::def(*a.op).name.s);
     }
+  }
+  static const std::string &role_name(const Op &roles, size_t role) {
+    return roles.attrs.get<std::vector<std::string>>("names")[role];
   }
   int stream(const Op &op) {
     auto [it, fresh] = stream_.try_emplace(&op, out_.streams);
@@ -321,7 +351,7 @@ private:
   }
 
   // ---- code
-  void role(const char *name, int64_t warps, const Block &body) {
+  void role(const std::string &name, int64_t warps, const Block &body) {
     out_.roles.push_back({name, warps, {}});
     code_ = &out_.roles.back().code;
     block(body);
@@ -383,6 +413,10 @@ private:
       i.field = int(op.attrs.i("field"));
       if (ring.tma) i.bytes = copied_bytes(op);
       if (!enabled(op, i)) return;
+      break;
+    case OpKind::RingStore:
+      i.act = Act::Fill;
+      i.field = int(op.attrs.i("field"));
       break;
     case OpKind::RingLoad:
       i.act = Act::Load;

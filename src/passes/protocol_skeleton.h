@@ -18,6 +18,12 @@ struct Counter {
   bool operator==(const Counter &) const = default;
 };
 
+// The warps of the role that fills a ring, and of those that read it; what it fills it by.
+struct Sides {
+  int64_t producers = 0, readers = 0;
+  bool copies = false, stores = false;
+};
+
 struct Ring {
   const ir::Op *op = nullptr; // ring_alloc
   int64_t stages = 0;
@@ -29,10 +35,11 @@ struct Ring {
   std::vector<int> overlaps;  // other rings that share bytes
   int period = 0;             // counters may be lowered by multiples of it: a multiple of 2 stages
   int component = 0;          // rings that share counters have one number
+  Sides sides;
 };
 
 enum class Act : uint8_t {
-  Fill,    // ring, counter, field; enabled: always, or if an iteration exists
+  Fill,    // ring, counter, field; enabled: always, or if an iteration exists. A copy, or plain stores
   Publish, // ring, counter
   Acquire, // ring, counter; blocks
   Wait,    // ring, counter, pending; blocks
@@ -79,7 +86,7 @@ struct Role {
 
 struct Skeleton {
   std::vector<Ring> rings;
-  std::vector<Role> roles; // [all] or [producer, compute]
+  std::vector<Role> roles; // one for all warps, or those of the kernel
   int vars = 0;
   std::vector<int> component; // per variable: a ring whose items it counts
   int streams = 0;

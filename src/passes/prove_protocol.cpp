@@ -21,6 +21,7 @@ const char *condition_text(char c) {
   case 'h': return "deadlock";
   case 'j': return "accesses of the same bytes are not ordered";
   case 'k': return "warps part at a barrier";
+  case 'l': return "an item is left over";
   default: return "";
   }
 }
@@ -71,18 +72,19 @@ std::string table(protocol::Exploration e, const SourceManager *sources) {
 
 } // namespace
 
-protocol::Counts arrival_counts(const ir::Function &f) {
-  int64_t producers = ir::block_warps(f) - f.warps;
-  return {producers * 32, 32, f.warps, 1, 1, 1};
+// By cp.async every lane arrives, by plain stores the warp once more.
+protocol::Counts arrival_counts(const protocol::Ring &ring) {
+  int64_t each = (ring.sides.copies ? 32 : 0) + (ring.sides.stores ? 1 : 0);
+  return {ring.sides.producers * each, each, ring.sides.readers, 1, 1, 1};
 }
 
 ProtocolProof prove_protocol(const ir::Function &f, const SourceManager *sources) {
-  return prove_protocol(f, sources, arrival_counts(f));
+  return prove_protocol(f, sources, arrival_counts);
 }
 
 namespace {
 ProtocolProof prove_entry(const ir::Function &f, bool tensor_copies, const SourceManager *sources,
-                          const protocol::Counts &counts) {
+                          const ArrivalCounts &counts) {
   ProtocolProof out;
   out.loc = f.loc;
   protocol::Obstacle obstacle;
@@ -94,7 +96,9 @@ ProtocolProof prove_entry(const ir::Function &f, bool tensor_copies, const Sourc
     return out;
   }
   if (skeleton->rings.empty()) return out;
-  protocol::Exploration e = protocol::explore(*skeleton, counts, kStateLimit);
+  std::vector<protocol::Counts> of_rings;
+  for (const protocol::Ring &ring : skeleton->rings) of_rings.push_back(counts(ring));
+  protocol::Exploration e = protocol::explore(*skeleton, of_rings, kStateLimit);
   out.states = e.states;
   if (e.end == protocol::Exploration::End::Proven) return out;
   bool broken = e.end == protocol::Exploration::End::Broken;
@@ -108,7 +112,7 @@ ProtocolProof prove_entry(const ir::Function &f, bool tensor_copies, const Sourc
 }
 } // namespace
 
-ProtocolProof prove_protocol(const ir::Function &f, const SourceManager *sources, const protocol::Counts &counts) {
+ProtocolProof prove_protocol(const ir::Function &f, const SourceManager *sources, const ArrivalCounts &counts) {
   bool tma = false;
   ir::walk(f.body, [&](const ir::Op *op) { tma |= op->kind == ir::OpKind::RingAlloc && ir::by_tma(*op); });
   ProtocolProof out = prove_entry(f, true, sources, counts);

@@ -23,6 +23,7 @@
 //      first use; nothing else lies in their bytes
 //   j  copies and reads of rings do not race with another buffer or ring in the same bytes, back edges included
 //   k  all warps of a role, and no others, meet at each barrier
+//   l  every item that a role publishes is read and released by every role that reads the ring
 // `inline_ptx` that synchronises or copies asynchronously is rejected in every kernel.
 // Races between buffers that are no rings are the verifier's (ir/verify_shared.cpp). A kernel with rings by tma has two
 // entries that copy differently (ops/ring.cpp): both are proven.
@@ -33,6 +34,7 @@
 #pragma once
 #include "passes/pass_manager.h"
 #include "passes/protocol_explore.h"
+#include <functional>
 
 namespace tkc::passes {
 
@@ -45,11 +47,12 @@ struct ProtocolProof {
   int64_t states = 0;   // that were explored
 };
 
-// The counts that mbarriers of this function are lowered with.
-protocol::Counts arrival_counts(const ir::Function &f);
+// The counts that a ring's mbarriers are lowered with.
+protocol::Counts arrival_counts(const protocol::Ring &ring);
+using ArrivalCounts = std::function<protocol::Counts(const protocol::Ring &)>;
 // `f` is allocated. `sources` gives the timeline its lines; null: none.
 ProtocolProof prove_protocol(const ir::Function &f, const SourceManager *sources);
-ProtocolProof prove_protocol(const ir::Function &f, const SourceManager *sources, const protocol::Counts &counts);
+ProtocolProof prove_protocol(const ir::Function &f, const SourceManager *sources, const ArrivalCounts &counts);
 
 // The pass: reports [protocol-broken] or [unproven-protocol].
 bool prove_protocol_pass(ir::Function &f, PassContext &context);

@@ -86,7 +86,8 @@ public:
   void with_roles(const std::vector<LoopSchedule> &schedules, int64_t producer_warps) {
     loc_ = f_.loc;
     Op *roles = f_.new_op(OpKind::Roles, f_.loc);
-    roles->attrs.set("producer_warps", producer_warps);
+    roles->attrs.set("names", std::vector<std::string>{"producer", "compute"});
+    roles->attrs.set("warps", std::vector<int64_t>{producer_warps, f_.warps});
     Block *producer = f_.new_block(roles), *compute = f_.new_block(roles);
     roles->regions = {producer, compute};
     Op *end = f_.body->terminator();
@@ -103,7 +104,9 @@ public:
       std::vector<std::vector<Op *>> loads = loads_of(s);
       b_.set_before(roles);
       Value *ring = make(OpKind::RingAlloc, {}, ring_attrs(s, true));
+      RegLayout compute_scalar = std::exchange(layout_, replicated({}, producer_warps));
       produce(s, ring, producer, made);
+      layout_ = std::move(compute_scalar);
       Value *counter = carry_counter(s.loop);
       Block *body = s.loop->regions[0];
       b_.set_before(body->ops.front());
@@ -238,7 +241,7 @@ private:
     std::vector<Value *> operands;
     for (Value *x : v->op->operands) operands.push_back(again(x, body, iv, role, made));
     Op *copy = b_.create_typed(v->op->kind, operands, {v->type}, v->op->attrs, v->op->loc);
-    copy->result()->layout = v->layout;
+    copy->result()->layout = v->type.is_tile() ? std::optional(layout_) : std::nullopt; // a scalar, or a view
     copy->result()->name = v->name;
     return made[v] = copy->result();
   }

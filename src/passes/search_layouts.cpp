@@ -48,9 +48,9 @@ std::vector<MmaConfig> candidates(const Op &op, const ir::Target &target, int64_
 
 class Search {
 public:
-  Search(ir::Function &f, const ir::Target &target, const ir::Part &part, int64_t warps)
-      : f_(f), cost_(target, part, warps) {
-    ir::walk(f.body, [&](Op *op) {
+  Search(ir::Function &f, ir::Block *program, const ir::Target &target, const ir::Part &part, int64_t warps)
+      : f_(f), program_(program), cost_(target, part, warps) {
+    ir::walk(program, [&](Op *op) {
       if (op->kind == OpKind::Mma) products_.emplace_back(op, candidates(*op, target, warps));
       if (is_scan(*op)) scans_.push_back(op);
     });
@@ -77,7 +77,7 @@ private:
     TieBreaker // estimates are not better than a percent: of plans so close, the one with less work
   };
   bool accept(const LayoutVariables &v, Accept when = Accept::Any) {
-    LayoutPlan plan = propagate_layouts(f_, v, cost_);
+    LayoutPlan plan = propagate_layouts(f_, program_, v, cost_);
     bool better = !seen_;
     if (seen_ && best_.plan.problem.empty() != plan.problem.empty())
       better = plan.problem.empty();
@@ -217,6 +217,7 @@ private:
   }
 
   ir::Function &f_;
+  ir::Block *program_;
   LayoutCost cost_;
   std::vector<std::pair<Op *, std::vector<MmaConfig>>> products_;
   std::vector<Op *> scans_;
@@ -226,12 +227,12 @@ private:
 
 } // namespace
 
-LayoutDecision search_layouts(ir::Function &f, const ir::Target &target, const ir::Part &part) {
-  if (f.warps > 0) return Search(f, target, part, f.warps).run();
+LayoutDecision search_layouts(ir::Function &f, ir::Block *program, const ir::Target &target, const ir::Part &part) {
+  if (int64_t warps = ir::warps_of(program)) return Search(f, program, target, part, warps).run();
   LayoutDecision best;
   double least = INFINITY;
   for (int64_t warps : {1, 2, 4, 8}) {
-    LayoutDecision d = Search(f, target, part, warps).run();
+    LayoutDecision d = Search(f, program, target, part, warps).run();
     if (d.plan.problem.empty() && d.plan.cycles < least * kMoreWarpsPay) {
       least = d.plan.cycles;
       best = std::move(d);

@@ -32,6 +32,12 @@ bool proxies_differ(const SharedBuffer &a, const SharedBuffer &b) {
   return (a.kind == Kind::Ring && b.kind == Kind::TmaRing) || (a.kind == Kind::TmaRing && b.kind == Kind::Ring);
 }
 
+// What different roles do is not ordered.
+bool roles_differ(const SharedBuffer &a, const SharedBuffer &b) {
+  int64_t x = ir::role_of(a.op->block), y = ir::role_of(b.op->block);
+  return x >= 0 && y >= 0 && x != y;
+}
+
 } // namespace
 
 std::vector<SharedBuffer> shared_buffers(ir::Function &f, const ProgramOrder &order) {
@@ -44,13 +50,13 @@ std::vector<SharedBuffer> shared_buffers(ir::Function &f, const ProgramOrder &or
       const SmemLayout &s = op->attrs.get<SmemLayout>("smem");
       of_store[op] = buffers.size();
       buffers.push_back({op, s.bytes, std::max<int64_t>(16, s.alignment), order.of(op).first, order.of(op).second});
-    } else if (op->kind == OpKind::RingAlloc) {
+    } else if (op->kind == OpKind::RingAlloc && op->attrs.has("bytes")) {
       of_store[op] = buffers.size();
       buffers.push_back({op, op->attrs.i("bytes"), ring_alignment(*op), order.of(op).first, order.of(op).second, 0,
                          ir::by_tma(*op) ? Kind::TmaRing : Kind::Ring});
       if (int64_t bytes = ir::mbarrier_bytes(*op))
         buffers.push_back({op, bytes, 16, 0, order.end(), 0, Kind::Barriers});
-    } else if (op->kind == OpKind::RingFill || op->kind == OpKind::RingLoad) {
+    } else if (op->kind == OpKind::RingFill || op->kind == OpKind::RingStore || op->kind == OpKind::RingLoad) {
       Op *ring = ir::ring_of(*op), *at = op;
       while (at->block != ring->block) at = at->block->parent;
       SharedBuffer &b = buffers[of_store.at(ring)];
@@ -87,7 +93,7 @@ int64_t place_buffers(std::vector<SharedBuffer> &buffers, bool share) {
     for (bool moved = true; moved;) {
       moved = false;
       for (const SharedBuffer *o : placed) {
-        bool same_time = !share || proxies_differ(*b, *o) || (b->begin <= o->end && o->begin <= b->end);
+        bool same_time = !share || proxies_differ(*b, *o) || roles_differ(*b, *o) || (b->begin <= o->end && o->begin <= b->end);
         if (same_time && offset < o->offset + o->bytes && o->offset < offset + b->bytes) {
           offset = (o->offset + o->bytes + b->alignment - 1) / b->alignment * b->alignment;
           moved = true;

@@ -32,7 +32,7 @@ private:
 // scratch lives at the op, mbarriers as long as the kernel.
 std::vector<SharedBuffer> shared_buffers(ir::Function &f, const ProgramOrder &order);
 // Gives each its offset, first fit, largest first; the result is the total. Two buffers share bytes only if `share` and
-// their ranges are apart; rings of different proxies never do.
+// their ranges are apart; rings of different proxies and buffers of different roles never do.
 int64_t place_buffers(std::vector<SharedBuffer> &buffers, bool share);
 // Blocks of so many bytes that an SM's shared memory holds; the system takes 1 KB of each.
 inline int64_t blocks_by_shared(int64_t bytes, const ir::Target &target) {

@@ -12,7 +12,12 @@ using ir::OpKind;
 using Kind = SV::Kind;
 
 SV Elaborator::call(const ast::Expr &e) {
-  if (!e.operands.empty()) return error(e.name_loc, DiagKind::not_callable, e.text, "values have no methods here");
+  if (!e.operands.empty()) {
+    SV base = expr(*e.operands[0]);
+    if (base.is_poison()) return base;
+    if (base.is(Kind::Ring)) return ring_method(base, e);
+    return error(e.name_loc, DiagKind::not_callable, e.text, "only rings have methods");
+  }
   bool handled = false;
   SV out = builtin(e, handled);
   if (handled) return out;
@@ -30,7 +35,7 @@ SV Elaborator::call(const ast::Expr &e) {
   if (!kinds.empty()) return call_op(kinds, e);
   std::vector<std::string> names = visible_names();
   for (OpKind k : ir::all_ops()) names.emplace_back(ir::def(k).source.s);
-  for (const char *b : {"cdiv", "has", "full", "zeros", "ones", "split", "static_assert", "zeros_like", "grad"})
+  for (const char *b : {"cdiv", "has", "full", "zeros", "ones", "split", "static_assert", "zeros_like", "grad", "release"})
     names.emplace_back(b);
   std::string near = nearest_name(e.text, names);
   for (const ast::Arg &a : e.args) expr(*a.value);
@@ -189,6 +194,10 @@ SV Elaborator::builtin(const ast::Expr &e, bool &handled) {
       out.elements.push_back(
           emit(n == "program_id" ? OpKind::ProgramId : OpKind::NumPrograms, {}, ir::Attrs::one("axis", axis), e.loc));
     return out.elements.size() == 1 ? out.elements[0] : out;
+  }
+  if (n == "release" && !file_->functions.count(n)) {
+    if (!arity(1, 1)) return SV::poison();
+    return release_item(expr(*e.args[0].value), e);
   }
   if (n == "inline_ptx") return inline_ptx(e);
   if (n == "grad") return grad(e);

@@ -81,6 +81,9 @@ public:
   // An argument of the function that a generator fills; collect_generators has been called.
   ir::Value *generated(GeneratorCall g, ir::Type type);
 
+  // Of a kernel's body, once it is there: what rings and roles must be to each other (roles.cpp).
+  void check_roles(SourceLoc warps_clause);
+
   std::set<std::string> size_symbols; // names that size() may leave symbolic
   // What a program adds to sizes, asked first: true if the expression is its own kind of thing.
   std::function<bool(const ast::Expr &, std::optional<ir::SizeExpr> &)> host_size;
@@ -114,6 +117,16 @@ private:
   void annotate(const ast::Stmt &s, ir::Op *loop);
   void check_only(const ast::Stmt &s); // the body of a loop whose range has an error, for its own errors
   void while_stmt(const ast::Stmt &s);
+  // roles and rings (roles.cpp)
+  void ring_stmt(const ast::Stmt &s);
+  void role_stmt(const ast::Stmt &s);
+  SV ring_method(const SV &ring, const ast::Expr &e); // f.push({..}), f.pop()
+  SV push(const SV &ring, const ast::Expr &e);
+  SV item_field(const SV &item, const ast::Expr &e);
+  SV release_item(const SV &item, const ast::Expr &e);
+  // A value from outside of the role that names it: reported if it is no scalar, tensor or ring.
+  SV check_capture(const std::string &name, SV v);
+  bool outside_role(const std::string &name); // a variable that exists there
   Flow return_stmt(const ast::Stmt &s);
   // Loop-carried and branch-merged variables: those assigned in `bodies` that exist outside.
   std::vector<std::string> carried(std::initializer_list<const std::vector<ast::StmtPtr> *> bodies);
@@ -198,6 +211,9 @@ private:
   int64_t region_depth_ = 0;                // inside run-time control flow of the current function
   int64_t exits_ = 0;                       // of these regions, those that hold the rest after an early `return`
   std::optional<std::vector<SV>> returned_; // of the current function
+  ir::Block *role_ = nullptr; // the role whose body this is
+  size_t role_scope_ = 0;     // its first scope
+  std::map<const ir::Value *, SourceLoc> released_; // items
   std::vector<GeneratorCall> *generators_ = nullptr;
   std::vector<int64_t> generator_shape_;
   DType generator_dtype_ = DType::F64;

@@ -29,6 +29,8 @@ std::string SV::describe() const {
   case Kind::Absent: return fmt::format("absent tensor `{}`", s);
   case Kind::Effect: return "a call without value";
   case Kind::Size: return "host scalar " + size->str();
+  case Kind::Ring: return fmt::format("ring `{}`", v->name);
+  case Kind::Item: return fmt::format("an item of ring `{}`", v->op->operand(0)->name);
   }
   return "";
 }
@@ -207,6 +209,7 @@ SV Elaborator::expr(const ast::Expr &e) {
   case ExprKind::Index: return index(e);
   case ExprKind::Member: return member(e);
   case ExprKind::Range: return range(e);
+  case ExprKind::Record: return error(e.loc, DiagKind::type_mismatch, "a value", "a record, which only `push` takes");
   case ExprKind::Tuple:
   case ExprKind::List: {
     SV out = SV::make(Kind::Tuple, e.loc, [](SV &) {});
@@ -246,7 +249,7 @@ SV Elaborator::name(const ast::Expr &e) {
     if (!v->initialised) return error(e.loc, DiagKind::uninitialised_variable, e.text);
     SV out = v->value;
     out.loc = e.loc;
-    return out;
+    return check_capture(e.text, std::move(out));
   }
   if (auto it = file_->consts.find(e.text); it != file_->consts.end()) {
     auto [node, scope] = it->second;
@@ -484,6 +487,7 @@ SV Elaborator::member(const ast::Expr &e) {
     }
   SV a = expr(base);
   if (a.is_poison()) return a;
+  if (a.is(Kind::Item)) return item_field(a, e);
   if (e.text == "T" && a.is(Kind::Value)) {
     int64_t rank = a.v->type.rank();
     if (rank < 2) return error(e.loc, DiagKind::type_mismatch, "a tile of rank 2 or more", a.describe());

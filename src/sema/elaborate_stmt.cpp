@@ -27,7 +27,7 @@ void Elaborator::define(const ast::Name &name, SV value, bool is_var) {
     d.notes.push_back({it->second.loc, "first declared here"});
     return;
   }
-  if (value.is(Kind::Value) && value.v->name.empty()) value.v->name = name.text;
+  if ((value.is(Kind::Value) || value.is(Kind::Item)) && value.v->name.empty()) value.v->name = name.text;
   scope[name.text] = Var{std::move(value), is_var, true, name.loc, std::nullopt};
 }
 
@@ -83,6 +83,8 @@ Elaborator::Flow Elaborator::statement(const std::vector<ast::StmtPtr> &stmts, s
   case StmtKind::Parallel:
     error(s.loc, DiagKind::only_in_program, s.kind == StmtKind::Launch ? "launch" : "parallel");
     return {};
+  case StmtKind::Ring: ring_stmt(s); return {};
+  case StmtKind::Role: role_stmt(s); return {};
   case StmtKind::Block: {
     push_scope();
     Flow f = block(s.body);
@@ -111,6 +113,8 @@ void Elaborator::let(const ast::Stmt &s) {
   }
   SV v = expr(*s.value);
   if (v.is(Kind::Effect)) v = error(s.value->loc, DiagKind::not_a_value, "this call");
+  if ((v.is(Kind::Item) || v.is(Kind::Ring)) && (s.is_var || declared))
+    v = error(s.value->loc, DiagKind::not_a_value, v.describe());
   if (declared && !v.is_poison()) {
     // A declared scalar constant stays a compile-time value unless it is a variable.
     v = SV::make_value(value_as(v, *declared, "the value"), s.value->loc);
@@ -156,6 +160,10 @@ void Elaborator::assign_to(const ast::Expr &target, SV v) {
   Var *var = lookup(base.text);
   if (!var) {
     name(base); // reports the unknown name
+    return;
+  }
+  if (outside_role(base.text)) {
+    error(target.loc, DiagKind::role_capture, base.text, "each role would change a copy of its own");
     return;
   }
   if (!var->is_var) {
@@ -525,6 +533,9 @@ void Elaborator::while_stmt(const ast::Stmt &s) {
         error(s.value->loc, DiagKind::not_uniform, "the condition of `while`", "bool", cond.describe());
         c = nullptr;
       }
+      for (const ir::Op *op : region->ops)
+        if (op->kind == OpKind::RingPop)
+          error(s.value->loc, DiagKind::bad_ring, op->operand(0)->name, "a condition pops no items");
       b_.create_typed(OpKind::Yield, {c ? c : b_.constant_int(DType::Bool, 0, s.loc)}, {}, {}, s.loc);
     } else {
       for (size_t i = 0; i < s.body.size();)

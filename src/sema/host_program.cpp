@@ -103,6 +103,8 @@ void ProgramInstance::statement(const ast::Stmt &s, std::vector<HostStmt> &out) 
     return;
   }
   case StmtKind::Assign: diags_.report(s.loc, DiagKind::not_in_program, "an assignment"); return;
+  case StmtKind::Ring: diags_.report(s.loc, DiagKind::not_in_program, "`ring`"); return;
+  case StmtKind::Role: diags_.report(s.loc, DiagKind::not_in_program, "`role`"); return;
   case StmtKind::While: diags_.report(s.loc, DiagKind::not_in_program, "`while`"); return;
   case StmtKind::Return: diags_.report(s.loc, DiagKind::not_in_program, "`return`"); return;
   case StmtKind::Expr: diags_.report(s.loc, DiagKind::not_in_program, "an expression alone"); return;

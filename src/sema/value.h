@@ -30,6 +30,8 @@ struct SV {
     Absent, // an optional tensor that this variant does not have; s = its name
     Effect, // the result of a call made for its effect
     Size,   // a host scalar of a program: known at launch
+    Ring,   // v: the token of a ring
+    Item,   // v: the token of a popped item
   };
   Kind kind = Kind::Poison;
   int64_t i = 0;

@@ -61,6 +61,7 @@ enum class ExprKind {
   Range,   // lo : hi, or start :+ length if has_length; operands[0..1], either may be null for an open end
   Tuple,   // (a, b, ...): operands, at least two
   List,    // [a, b, ...]: operands
+  Record,  // {a: x, b: y}, an argument: args, all with names
 };
 struct Expr {
   ExprKind kind;
@@ -94,6 +95,12 @@ enum class StmtKind {
   Launch,   // value, a Call (in a program)
   Parallel, // body (in a program)
   Block,    // body
+  Ring,     // ring targets[0]: { fields } stages value;  value may be null
+  Role,     // role targets[0] warps value { body }  value may be null
+};
+struct Field { // kp: bf16[16, 128]
+  Name name, element;
+  std::vector<ExprPtr> dims;
 };
 struct Stmt {
   StmtKind kind;
@@ -105,6 +112,7 @@ struct Stmt {
   std::optional<BinaryOp> assign_op;
   ExprPtr value; // For: the Range
   ExprPtr step;
+  std::vector<Field> fields; // Ring
   std::vector<StmtPtr> body, else_body;
   bool has_else = false;
   std::vector<Annotation> annotations;

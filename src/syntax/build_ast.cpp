@@ -317,7 +317,16 @@ private:
     }
   }
 
-  Built arg_value(P::ArgContext *a) { return expr_h(a->expr().back()); }
+  Built arg_value(P::ArgContext *a) { return a->record() ? record(a->record()) : expr_h(a->expr().back()); }
+  Built record(P::RecordContext *c) {
+    Built out{make(ExprKind::Record, loc(c))};
+    for (P::FieldValueContext *f : c->fieldValue()) {
+      Built value = ternary(f->ternary());
+      out.height = std::max(out.height, value.height + 1);
+      out.expr->args.push_back({name(f->name()), std::move(value.expr)});
+    }
+    return checked(std::move(out));
+  }
   Arg arg(P::ArgContext *a, ExprPtr value) {
     auto parts = a->expr();
     return {parts.size() > 1 ? arg_name(parts[0]) : std::nullopt, std::move(value)};
@@ -417,6 +426,15 @@ private:
     StmtPtr out;
     switch (core->getRuleIndex()) {
     case P::RuleLetStmt: out = let(static_cast<P::LetStmtContext *>(core)); break;
+    case P::RuleRingStmt: out = ring(static_cast<P::RingStmtContext *>(core)); break;
+    case P::RuleRoleStmt: {
+      auto *r = static_cast<P::RoleStmtContext *>(core);
+      out = make_statement(StmtKind::Role, core);
+      out->targets.push_back(name(r->name()));
+      if (r->ternary()) out->value = ternary(r->ternary()).expr;
+      out->body = block(r->block());
+      break;
+    }
     case P::RuleIfStmt: out = if_statement(static_cast<P::IfStmtContext *>(core)); break;
     case P::RuleForStmt: out = for_statement(static_cast<P::ForStmtContext *>(core)); break;
     case P::RuleWhileStmt: {
@@ -471,6 +489,19 @@ private:
       error(out->loc, "`let` needs a value; only a `var` may get it later");
     else if (c->names())
       error(out->loc, "several names need a value");
+    return out;
+  }
+
+  StmtPtr ring(P::RingStmtContext *c) {
+    StmtPtr out = make_statement(StmtKind::Ring, c);
+    out->targets.push_back(name(c->name()));
+    for (P::FieldContext *f : c->field()) {
+      Field field{name(f->name(0)), name(f->name(1)), {}};
+      if (f->exprs())
+        for (P::ExprContext *e : f->exprs()->expr()) field.dims.push_back(expr(e));
+      out->fields.push_back(std::move(field));
+    }
+    if (c->ternary()) out->value = ternary(c->ternary()).expr;
     return out;
   }
 

@@ -24,7 +24,7 @@ bool is_keyword(size_t type) { return type >= P::IMPORT && type <= P::NONE; }
 bool starts_clause(size_t type) { return type == P::GRID || type == P::ORDER || type == P::WARPS || type == P::WHERE; }
 bool starts_keyword_statement(size_t type) {
   return type == P::LET || type == P::VAR || type == P::IF || type == P::FOR || type == P::UNROLL || type == P::WHILE ||
-         type == P::LAUNCH || type == P::PARALLEL || type == P::RETURN;
+         type == P::LAUNCH || type == P::PARALLEL || type == P::RETURN || type == P::RING || type == P::ROLE;
 }
 bool is_word(size_t type) { return type == P::ID || (type >= P::GRID && type <= P::SHARED); }
 

@@ -28,7 +28,8 @@ int level(const Expr &e) {
   case ExprKind::Index:
   case ExprKind::Member:
   case ExprKind::Tuple:
-  case ExprKind::List: return kPostfix;
+  case ExprKind::List:
+  case ExprKind::Record: return kPostfix;
   }
   return kPostfix;
 }
@@ -211,6 +212,14 @@ private:
       exprs(e.operands);
       out_ += ')';
       return;
+    case ExprKind::Record:
+      out_ += '{';
+      list(e.args, [&](const Arg &a) {
+        add("{}: ", a.name->text);
+        expr(*a.value, kTernary);
+      });
+      out_ += '}';
+      return;
     case ExprKind::List:
       out_ += '[';
       exprs(e.operands);
@@ -304,6 +313,22 @@ private:
       block(s.body);
       return;
     case StmtKind::Block: block(s.body); return;
+    case StmtKind::Ring:
+      add("ring {}: {{ ", s.targets[0].text);
+      list(s.fields, [&](const Field &f) {
+        add("{}: {}[", f.name.text, f.element.text);
+        exprs(f.dims);
+        out_ += ']';
+      });
+      out_ += " }";
+      if (s.value) out_ += " stages ", expr(*s.value, kTernary);
+      out_ += ';';
+      return;
+    case StmtKind::Role:
+      add("role {} ", s.targets[0].text);
+      if (s.value) out_ += "warps ", expr(*s.value, kTernary), out_ += ' ';
+      block(s.body);
+      return;
     }
   }
 

@@ -14,6 +14,8 @@ void walk(const std::vector<StmtPtr> &body, const std::function<void(const Expr 
   for (const StmtPtr &s : body) {
     for (const ExprPtr *e : {&s->target, &s->value, &s->step})
       if (*e) walk(**e, f);
+    for (const Field &field : s->fields)
+      for (const ExprPtr &e : field.dims) walk(*e, f);
     walk(s->body, f);
     walk(s->else_body, f);
   }

@@ -1,0 +1,47 @@
+// Where the slots and mbarriers of a ring lie, for the lowerings of ring ops.
+#pragma once
+#include "codegen/access.h"
+#include "ir/ring.h"
+#include "ops/shared_side.h"
+
+namespace tkc::ops {
+
+struct Ring {
+  const ir::Op &op;
+  explicit Ring(const ir::Value *v) : op(*v->op) {}
+  int64_t stages() const { return op.attrs.i("stages"); }
+  // In this entry.
+  bool tensor_copies(const codegen::LowerCtx &c) const { return ir::by_tma(op) && c.tensor_copies(); }
+  bool mbarriers(const codegen::LowerCtx &c) const { return ir::has_producer(op) || tensor_copies(c); }
+  const SmemLayout &smem(int64_t field) const { return op.attrs.get<SmemLayout>(fmt::format("smem{}", field)); }
+
+  llvm::Value *slot(codegen::LowerCtx &c, llvm::Value *counter) const { return c.b.CreateURem(counter, c.i32(stages())); }
+
+  // Where a field of an item lies.
+  SharedPlace place(codegen::LowerCtx &c, llvm::Value *counter, int64_t field) const {
+    int64_t offset = op.attrs.i("offset") + op.attrs.ints("field_offset")[size_t(field)];
+    llvm::Value *bytes = c.b.CreateMul(slot(c, counter), c.i32(op.attrs.i("stage_bytes")));
+    if (auto *k = llvm::dyn_cast<llvm::ConstantInt>(bytes)) return {offset + k->getSExtValue(), nullptr};
+    return {offset, bytes};
+  }
+
+  // The slot's mbarriers: all `full` ones, then all `empty` ones.
+  llvm::Value *full(codegen::LowerCtx &c, llvm::Value *counter) const { return barrier(c, counter, 0); }
+  llvm::Value *empty(codegen::LowerCtx &c, llvm::Value *counter) const { return barrier(c, counter, stages() * 8); }
+  // Of the phase counter div stages.
+  llvm::Value *parity(codegen::LowerCtx &c, llvm::Value *counter) const {
+    return c.b.CreateAnd(c.b.CreateUDiv(counter, c.i32(stages())), c.i32(1));
+  }
+
+private:
+  llvm::Value *barrier(codegen::LowerCtx &c, llvm::Value *counter, int64_t constant) const {
+    return codegen::shared_address(c, op.attrs.i("barrier_offset") + constant, slot(c, counter), 8);
+  }
+};
+
+// What the thread or lane with this index does for all.
+template <typename F> void if_first(codegen::LowerCtx &c, llvm::Value *index, F &&body) {
+  codegen::where(c, c.b.CreateICmpEQ(index, c.i32(0)), body);
+}
+
+} // namespace tkc::ops
