@@ -38,6 +38,7 @@ public:
     }
     demand_counters();
     if (roles) {
+      join_nests();
       for (size_t r = 0; r < roles->regions.size(); r++)
         role(roles->attrs.get<std::vector<std::string>>("names")[r], roles->attrs.ints("warps")[r], *roles->regions[r]);
     } else {
@@ -521,9 +522,114 @@ private:
       if (auto it = var_.find(v); it != var_.end()) out.emplace_back(it->second, std::nullopt);
   }
 
+  // ---- nests of loops and branches that are one loop to the other roles
+  // What a loop's body does besides an inner loop or branch is nothing, and counters run on through both: as sequences
+  // of events, `for s { for i { .. } }` and `for s { if c { .. } }` are one loop that runs some number of times. Left as
+  // they are, iterations that do nothing would let one role run any distance ahead of another. Returns the inner one.
+  //
+  // Barriers of the role's own warps may stand between and are left out of the nest. All warps of a role run one program
+  // with one control flow, so all come to each of them; a phase that one warp's wait has seen over lets the others
+  // through as well, so no barrier keeps a role from going on; and what it orders is not counted upon.
+  bool private_to_role(const Op &op) {
+    if (!has_events(op)) return true;
+    if (ir::is_ring_op(op.kind) || op.kind == OpKind::RingAlloc || op.kind == OpKind::Return ||
+        op.kind == OpKind::ProxyFence || !touched(op).empty())
+      return false;
+    for (const Block *b : op.regions)
+      for (const Op *inner : b->ops)
+        if (!private_to_role(*inner)) return false;
+    return true;
+  }
+  const Op *only_inner(const Op &loop) {
+    if (loop.kind != OpKind::For || (counted(loop) && var_.count(loop.regions[0]->args[0]))) return nullptr;
+    const Block &body = *loop.regions[0];
+    const Op *inner = nullptr;
+    for (const Op *op : body.ops) {
+      if (private_to_role(*op)) continue;
+      if (inner) return nullptr;
+      inner = op;
+    }
+    bool is_for = inner && inner->kind == OpKind::For, is_if = inner && inner->kind == OpKind::If;
+    if (!is_for && !is_if) return nullptr;
+    if (is_for && counted(*inner) && var_.count(inner->regions[0]->args[0])) return nullptr;
+    if (is_if)
+      for (const Op *op : inner->regions[1]->ops)
+        if (!private_to_role(*op)) return nullptr;
+    auto same = [&](const Value *v, const Value *as) {
+      int64_t add = 0;
+      return base(v, add) == as && add == 0;
+    };
+    std::set<const Value *> through; // results of the inner one that are the counter behind it
+    for (size_t k = 1; k < body.args.size(); k++) {
+      const Value *arg = body.args[k], *next = body.terminator()->operand(k - 1);
+      if (!var_.count(arg) || same(next, arg)) continue;
+      if (next->op != inner) return nullptr;
+      size_t j = size_t(next->index);
+      if (!same(is_for ? inner->operand(3 + j) : inner->regions[1]->terminator()->operand(j), arg)) return nullptr;
+      through.insert(next);
+    }
+    for (size_t j = 0; j < inner->results.size(); j++)
+      if (var_.count(is_for ? inner->regions[0]->args[j + 1] : inner->results[j]) && !through.count(inner->results[j]))
+        return nullptr;
+    return inner;
+  }
+  // Of loops that run equally often, all or none.
+  void join_nests() {
+    std::map<int, std::vector<const Op *>> by_stream;
+    for (const auto &[op, s] : stream_) by_stream[s].push_back(op);
+    ir::walk(f_.body, [&](const Op *op) {
+      if (op->kind != OpKind::For || !has_events(*op) || flat_.count(op)) return;
+      std::vector<const Op *> all = stream_.count(op) ? by_stream[stream_[op]] : std::vector<const Op *>{op};
+      std::map<const Op *, const Op *> inner;
+      std::set<int> streams;
+      for (const Op *o : all) {
+        const Op *in = only_inner(*o);
+        if (!in) return;
+        inner[o] = in;
+        streams.insert(stream(*in));
+      }
+      if (streams.size() != 1 || (all.size() > 1 && by_stream[*streams.begin()].size() != all.size())) return;
+      flat_.insert(inner.begin(), inner.end());
+    });
+  }
+  void nest(const Op &loop) {
+    std::vector<const Op *> levels{&loop};
+    while (flat_.count(levels.back())) levels.push_back(flat_.at(levels.back()));
+    assign(flow(loop.regions[0]->args, loop.operands, 1, 3), loop);
+    int head = here();
+    emit(Act::Branch, &loop).stream = stream(*levels.back());
+    for (size_t i = 1; i < levels.size(); i++)
+      if (levels[i]->kind == OpKind::For) assign(flow(levels[i]->regions[0]->args, levels[i]->operands, 1, 3), *levels[i]);
+    block(*levels.back()->regions[0]);
+    for (size_t i = levels.size(); i-- > 0;) {
+      const Op &op = *levels[i];
+      const Block &body = *op.regions[0];
+      if (op.kind == OpKind::If) {
+        assign(flow(op.results, body.terminator()->operands), op);
+        continue;
+      }
+      assign(flow(body.args, body.terminator()->operands, 1), op);
+      if (i == 0) {
+        emit(Act::Jump, &op).target = head;
+        loop_ends(head, head, true);
+      }
+      leave(op, body.args, 1, {});
+    }
+  }
+  void leave(const Op &loop, const std::vector<Value *> &args, size_t first, const std::vector<Value *> &more) {
+    Assign after;
+    for (size_t i = 0; i < loop.results.size(); i++)
+      if (auto it = var_.find(loop.results[i]); it != var_.end())
+        after.emplace_back(it->second, counter(args[i + first]));
+    end(args, after);
+    end(more, after);
+    assign(std::move(after), loop);
+  }
+
   static bool waits(const Instr &i) { return i.act == Act::Acquire || i.act == Act::Wait || i.act == Act::Barrier; }
   // condition: of a while loop.
   void loop(const Op &op, const Block *condition, const Block &body) {
+    if (flat_.count(&op)) return nest(op);
     const std::vector<Value *> &args = condition ? condition->args : body.args;
     size_t first = condition ? 0 : 1; // argument that is carried
     Assign start = flow(args, op.operands, first, condition ? 0 : 3);
@@ -546,22 +652,19 @@ private:
     if (runs_as_it_is) again.emplace_back(var_.at(args[0]), Counter{var_.at(args[0]), *constant_of(op.operand(2))});
     assign(std::move(again), op);
     emit(Act::Jump, &op).target = head;
+    loop_ends(head, test, !runs_as_it_is);
+    leave(op, args, first, condition ? body.args : std::vector<Value *>());
+  }
+  // The code of a loop stands from `head` to here; the instruction at `test` leaves it.
+  void loop_ends(int head, int test, bool stops) {
     // Ops inside `if` or inner loops may not be met in an iteration.
     std::vector<int> skipped(code_->size() + 1, 0);
     for (int i = head; i < here(); i++)
       if (const Instr &in = (*code_)[size_t(i)]; (in.act == Act::Branch || in.act == Act::Test) && i != test)
         for (int k = i; k < in.target; k++) skipped[size_t(k)] = 1;
-    bool stops = !runs_as_it_is;
     for (int i = head; i < here(); i++) stops &= !waits((*code_)[size_t(i)]) || skipped[size_t(i)];
     (*code_)[size_t(test)].stops = stops;
     (*code_)[size_t(test)].target = here();
-    Assign after;
-    for (size_t i = 0; i < op.results.size(); i++)
-      if (auto it = var_.find(op.results[i]); it != var_.end())
-        after.emplace_back(it->second, counter(args[i + first]));
-    end(args, after);
-    if (condition) end(body.args, after);
-    assign(std::move(after), op);
   }
 
   void branch(const Op &op) {
@@ -614,6 +717,7 @@ private:
   bool failed_ = false;
   std::vector<Instr> *code_ = nullptr;
   std::map<const Op *, int> ring_, stream_;
+  std::map<const Op *, const Op *> flat_; // loops of nests that are one loop -> the next one inside
   std::map<const Op *, bool> events_;
   std::map<const Value *, int> var_;
 };
