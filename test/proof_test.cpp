@@ -45,6 +45,7 @@ bool pipeline_forced(Function &f, PassContext &context) {
     ir::walk(f.body, [](ir::Op *op) {
       if (op->kind == OpKind::For) op->attrs.set("@pipeline.via", std::string("tma"));
     });
+  if (ir::roles_of(f)) return false;
   FunctionSchedule s = schedule_loops(f, context.target, context.options.most_stages);
   if (forced == Force::Mbarrier || forced == Force::Tma) REQUIRE(s.producer_warps == 1);
   if (forced == Force::Groups || forced == Force::TmaAlone) s.producer_warps = 0;
@@ -76,6 +77,7 @@ const Sample kSamples[] = {
     kChainMbarrier,
     {"kda_chain", {}, Force::Groups, "small"},
     {"kda_chain", {}, Force::TmaAlone, "small"},
+    {"linear_state", {}, Force::Nothing, "tail"}, // a ring of the source, by stores and copies
 };
 std::string label(const Sample &s) {
   std::string out = s.file;
@@ -103,6 +105,8 @@ struct Subject {
     const ir::Target &target = *ir::find_target("sm_90");
     f = sema::instantiate(*program, *kernel, spec, &target, diags);
     REQUIRE(f);
+    for (Op *op : f->body->ops)
+      if (op->kind == OpKind::RingAlloc && stages) op->attrs.set("stages", stages);
     std::vector<Pass> passes = pipeline();
     for (Pass &p : passes)
       if (p.name == std::string("pipeline_loops")) p.run = pipeline_forced;
@@ -294,6 +298,7 @@ const std::vector<Mutator> &mutators() {
       {"drop a release", drop(OpKind::RingRelease)},
       {"drop a publish", drop(OpKind::RingPublish)},
       {"drop a fill", drop(OpKind::RingFill)},
+      {"drop a store", drop(OpKind::RingStore)},
       {"repeat a wait", twice(OpKind::RingWait), Reason::OrdersMore, Reason::OrdersMore},
       {"repeat an acquire", twice(OpKind::RingAcquire), Reason::OrdersMore},
       {"repeat a release", twice(OpKind::RingRelease)},
@@ -305,6 +310,8 @@ const std::vector<Mutator> &mutators() {
       {"load one item too near", shifted(OpKind::RingLoad, -1)},
       {"fill one item too far", shifted(OpKind::RingFill, 1)},
       {"fill one item too near", shifted(OpKind::RingFill, -1)},
+      {"store one item too far", shifted(OpKind::RingStore, 1)},
+      {"store one item too near", shifted(OpKind::RingStore, -1)},
       {"publish one item too far", shifted(OpKind::RingPublish, 1)},
       {"publish one item too near", shifted(OpKind::RingPublish, -1)},
       {"acquire one item too far", shifted(OpKind::RingAcquire, 1), Reason::OrdersMore},
@@ -317,6 +324,8 @@ const std::vector<Mutator> &mutators() {
       {"fill before the acquire", nth(OpKind::RingFill, place(OpKind::RingAcquire, false, false))},
       {"fill before the wait", nth(OpKind::RingFill, place(OpKind::RingWait, false, false))},
       {"fill after the publish", nth(OpKind::RingFill, place(OpKind::RingPublish, true, true))},
+      {"store before the acquire", nth(OpKind::RingStore, place(OpKind::RingAcquire, false, false))},
+      {"store after the publish", nth(OpKind::RingStore, place(OpKind::RingPublish, true, true))},
       {"publish before the fills", nth(OpKind::RingPublish, place(OpKind::RingFill, false, false))},
       {"publish before the acquire", nth(OpKind::RingPublish, place(OpKind::RingAcquire, false, false))},
       {"release before the loads", nth(OpKind::RingRelease, place(OpKind::RingLoad, false, false))},
@@ -356,6 +365,7 @@ const std::vector<Mutator> &mutators() {
       {"a release under `if`", conditional(OpKind::RingRelease)},
       {"a publish under `if`", conditional(OpKind::RingPublish)},
       {"a fill under `if`", conditional(OpKind::RingFill)},
+      {"a store under `if`", conditional(OpKind::RingStore)},
       {"return from a loop that waits", nth(OpKind::RingWait,
                                             [](Function &f, Op *op) {
                                               under_if(f, op, op->operand(1), true);
@@ -598,19 +608,24 @@ TEST_CASE("mbarriers of a wrong count are rejected") {
   for (const Row &row : rows) {
     INFO(label(row.sample));
     Subject k(row.sample, 3);
-    C right = arrival_counts(*k.f);
-    CHECK(prove_protocol(*k.f, nullptr, right).verdict == Verdict::Proven);
+    CHECK(prove_protocol(*k.f, nullptr, arrival_counts).verdict == Verdict::Proven);
     for (int64_t C::*field : row.fields)
       for (int64_t by : {-1, 1}) {
-        C wrong = right;
-        wrong.*field += by;
+        auto wrong = [&](const protocol::Ring &ring) {
+          C c = arrival_counts(ring);
+          c.*field += by;
+          return c;
+        };
         CHECK(prove_protocol(*k.f, nullptr, wrong).verdict == Verdict::Broken);
       }
   }
   // Every warp of the role, or every lane, starts the copies.
   Subject k(kChainTma, 3);
-  C each = arrival_counts(*k.f);
-  each.tma_arrivals = 32;
+  auto each = [](const protocol::Ring &ring) {
+    C c = arrival_counts(ring);
+    c.tma_arrivals = 32;
+    return c;
+  };
   CHECK(prove_protocol(*k.f, nullptr, each).verdict == Verdict::Broken);
 }
 

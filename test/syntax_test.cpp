@@ -67,6 +67,7 @@ std::string dump(const Expr *e) {
   case ExprKind::Range: return fmt::format("({}{})", e->has_length ? ":+" : ":", dump(e->operands));
   case ExprKind::Tuple: return fmt::format("(tuple{})", dump(e->operands));
   case ExprKind::List: return fmt::format("(list{})", dump(e->operands));
+  case ExprKind::Record: return fmt::format("(record{})", dump(e->args));
   }
   return "";
 }
@@ -105,6 +106,11 @@ std::string dump(const Stmt &s) {
   case StmtKind::Launch: return out + fmt::format("(launch {})", dump(s.value.get()));
   case StmtKind::Parallel: return out + fmt::format("(parallel {})", dump(s.body));
   case StmtKind::Block: return out + dump(s.body);
+  case StmtKind::Ring:
+    out += fmt::format("(ring{}", dump(s.targets));
+    for (const Field &f : s.fields) out += fmt::format(" {}:{}[{}]", f.name.text, f.element.text, dump(f.dims));
+    return out + fmt::format(" {})", dump(s.value.get()));
+  case StmtKind::Role: return out + fmt::format("(role{} {} {})", dump(s.targets), dump(s.value.get()), dump(s.body));
   }
   return "";
 }

@@ -24,7 +24,7 @@ private:
   struct Queue {
     size_t slots = 2;
     int64_t pushed = 0;
-    std::deque<RingItem> items;    // the last that were pushed: those that some reader has not popped
+    std::deque<RingItem> items;       // the last that were pushed: those that some reader has not popped
     std::map<size_t, int64_t> popped; // by reading role
     int64_t waiting(size_t role) const { return pushed - popped.at(role); }
   };
@@ -35,7 +35,7 @@ private:
   void body(Ctx &ctx, size_t role);
 
   const ir::Op &op_;
-  std::map<const ir::Value *, Queue> queues_; // by ring
+  std::map<const ir::Value *, Queue> queues_;            // by ring
   std::vector<std::map<const ir::Op *, RingItem>> held_; // by role: the item of each pop that ran last
   std::mutex lock_;
   std::condition_variable turns_;

@@ -195,7 +195,8 @@ private:
         faults_.add(op, "does not say how many warps each of its regions has");
         return false;
       }
-      if (op.block != f_.body || roles_of(f_) != &op) faults_.add(op, "stands inside another op, or is not the only one");
+      if (op.block != f_.body || roles_of(f_) != &op)
+        faults_.add(op, "stands inside another op, or is not the only one");
       for (const Block *r : op.regions)
         if (!r->args.empty() || !yielded(r).empty()) faults_.add(op, "its regions take and yield nothing");
       return true;

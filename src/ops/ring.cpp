@@ -78,7 +78,7 @@ void interp_ring(interp::Ctx &, const Op &op) { TKC_UNREACHABLE("{} in typed IR"
   "bf16(load(x[0 :+ 16, k :+ 32]));\n  acc = mma(a, a.T, acc);\n}\n# store(y[0 :+ 16, 0 :+ 16], acc);"
 
 #define TKC_ROLES_EXAMPLE                                                                                              \
-  "ring f: { t: f32[16, 32] };\nrole load_rows warps 1 { f.push({ t: exp(load(x[:, :])) }); }\n"                        \
+  "ring f: { t: f32[16, 32] };\nrole load_rows warps 1 { f.push({ t: exp(load(x[:, :])) }); }\n"                       \
   "role store_rows warps 2 { let item = f.pop();\n  store(y[:, :], item.t);\n}"
 
 } // namespace

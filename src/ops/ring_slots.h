@@ -15,7 +15,9 @@ struct Ring {
   bool mbarriers(const codegen::LowerCtx &c) const { return ir::has_producer(op) || tensor_copies(c); }
   const SmemLayout &smem(int64_t field) const { return op.attrs.get<SmemLayout>(fmt::format("smem{}", field)); }
 
-  llvm::Value *slot(codegen::LowerCtx &c, llvm::Value *counter) const { return c.b.CreateURem(counter, c.i32(stages())); }
+  llvm::Value *slot(codegen::LowerCtx &c, llvm::Value *counter) const {
+    return c.b.CreateURem(counter, c.i32(stages()));
+  }
 
   // Where a field of an item lies.
   SharedPlace place(codegen::LowerCtx &c, llvm::Value *counter, int64_t field) const {

@@ -94,9 +94,10 @@ constexpr OpDef kRoles = {
     .name = "roles",
     .source = "-",
     .signature = "roles(warps: ints)",
-    .doc = "`role NAME warps N { ... }`: the block's warps part; each role is a program of its own, executed by N warps "
-           "(a power of two; chosen by the compiler where it is left out) at the same time as the others. A role sees "
-           "the scalars, tensors and rings of the kernel; tiles cross through rings alone.",
+    .doc =
+        "`role NAME warps N { ... }`: the block's warps part; each role is a program of its own, executed by N warps "
+        "(a power of two; chosen by the compiler where it is left out) at the same time as the others. A role sees "
+        "the scalars, tensors and rings of the kernel; tiles cross through rings alone.",
     .example = TKC_ROLES_EXAMPLE,
     .effects = kOrder,
     .infer = infer_roles,
@@ -134,9 +135,10 @@ constexpr OpDef kRingPop = {
     .name = "ring_pop",
     .source = "-",
     .signature = "ring_pop(ring: tile)",
-    .doc = "`let x = f.pop();` waits for the next item of ring f. Every role that pops a ring gets all of its items, in "
-           "the order in which they were pushed. An item holds its slot until it is released: behind its last read, or "
-           "where `release` says so. A role may hold several.",
+    .doc =
+        "`let x = f.pop();` waits for the next item of ring f. Every role that pops a ring gets all of its items, in "
+        "the order in which they were pushed. An item holds its slot until it is released: behind its last read, or "
+        "where `release` says so. A role may hold several.",
     .example = TKC_ROLES_EXAMPLE,
     .effects = {kOrder, Effect{-1, Space::Shared, Access::ReadWrite}},
     .infer = infer_pop,

@@ -100,7 +100,8 @@ private:
       accesses = reads;
       for (const Op *op : pushes_)
         if (!field.copied) accesses.push_back({true, *op->operand(i + 1)->layout, 1});
-      field.smem = choose_smem(field.type.shape, dtype_bytes(field.type.dtype), accesses, SmemForm::Swizzle, features).layout;
+      field.smem =
+          choose_smem(field.type.shape, dtype_bytes(field.type.dtype), accesses, SmemForm::Swizzle, features).layout;
       if (field.copied) field.read = *pushes_[0]->operand(i + 1)->layout;
       if (tma_ && field.copied) field.tensor = tensor_copy(i, reads, features);
       tma_ &= field.copied && field.tensor.problem.empty();
@@ -126,8 +127,8 @@ private:
     TensorCopy first = plan_tensor_copy(f_, *pushes_[0]->operand(i + 1)->op, reads, features, false);
     for (const Op *op : pushes_) {
       TensorCopy t = plan_tensor_copy(f_, *op->operand(i + 1)->op, reads, features, false);
-      if (first.problem.empty() && (!t.problem.empty() || t.box != first.box || t.swizzle != first.swizzle ||
-                                    !(t.smem == first.smem)))
+      if (first.problem.empty() &&
+          (!t.problem.empty() || t.box != first.box || t.swizzle != first.swizzle || !(t.smem == first.smem)))
         first.problem = "pushes copy it differently";
     }
     return first;
@@ -323,7 +324,7 @@ private:
   std::vector<Op *> pushes_, pops_;
   std::vector<Field> fields_;
   bool tma_ = false, open_ = false;
-  std::string how_; // items come, for reports
+  std::string how_;  // items come, for reports
   RegLayout scalar_; // of the role at hand
   std::map<const Op *, Value *> counter_;
 };

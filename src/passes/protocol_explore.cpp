@@ -85,6 +85,11 @@ private:
   static int16_t bit(int agent) { return int16_t(1 << agent); }
   const std::vector<Instr> &code(int agent) const { return s_.roles[size_t(l_.role(agent))].code; }
   const Instr &at(Cells &c, int agent) const { return code(agent)[size_t(l_.place(c, agent))]; }
+  // As the source calls it, or its number.
+  std::string label(int r) const {
+    const std::string &name = ring(r).op->result()->name;
+    return name.empty() ? std::to_string(r) : fmt::format("`{}`", name);
+  }
   const Counts &counts(int r) const { return counts_[size_t(r)]; }
   const Ring &ring(int r) const { return s_.rings[size_t(r)]; }
 
@@ -190,12 +195,12 @@ private:
         for (int a = 0; a < l_.agents(); a++)
           if (Copy x = l_.copy(n.cells, r, k, a); x.age >= 0)
             fail(n, a, at(n.cells, a), 'g', "the block ends while the copy of item {} of ring {} is in flight",
-                 int(x.item), r);
+                 int(x.item), label(r));
     for (int r = 0; r < int(s_.rings.size()); r++)
       for (int k = 0; k < ring(r).stages && ring(r).producer; k++)
         if (l_.full(n.cells, r, k).number != l_.empty(n.cells, r, k).number)
-          fail(n, 0, at(n.cells, 0), 'l', "the block ends while slot {} of ring {} holds an item that nobody has read", k,
-               r);
+          fail(n, 0, at(n.cells, 0), 'l', "the block ends while slot {} of ring {} holds an item that nobody has read",
+               k, label(r));
     return n.failure ? std::vector<Next>{n} : std::vector<Next>{};
   }
 
@@ -208,8 +213,7 @@ private:
       if (ended & bit(a)) {
         text += "has ended";
       } else {
-        text +=
-            i.act == Act::Barrier ? "waits at a barrier" : fmt::format("waits at `{}`", describe(n.cells, a, i));
+        text += i.act == Act::Barrier ? "waits at a barrier" : fmt::format("waits at `{}`", describe(n.cells, a, i));
         where = &i;
       }
     }
@@ -233,12 +237,12 @@ private:
     const Instr *publish = nullptr;
     for (const Instr &i : code(a))
       if (i.act == Act::Publish && i.ring == r) publish = &i;
-    if (telling_) n.log.push_back({a, publish->op, fmt::format("(copies of ring {} item {} arrive)", r, item)});
+    if (telling_) n.log.push_back({a, publish->op, fmt::format("(copies of ring {} item {} arrive)", label(r), item)});
     int k = int(item % ring(r).stages);
     bool tma = ring(r).tma;
     arrive(n, a, *publish, l_.full(n.cells, r, k), item / int(ring(r).stages),
-           tma ? counts(r).tma_init : counts(r).full_init, tma ? counts(r).tma_arrivals : counts(r).full_arrivals, "full", item,
-           r, !tma);
+           tma ? counts(r).tma_init : counts(r).full_init, tma ? counts(r).tma_arrivals : counts(r).full_arrivals,
+           "full", item, r, !tma);
     out.push_back(std::move(n));
   }
 
@@ -247,16 +251,17 @@ private:
               int item, int r, bool all = true) {
     if (p.number != phase)
       return fail(n, a, i, 'c',
-                  "the arrival for item {} of ring {} falls into phase {} of the slot's `{}` barrier, not {}", item, r,
-                  int(p.number), which, phase);
-    if (p.arrived & bit(a)) return fail(n, a, i, 'c', "{} arrives twice for item {} of ring {}", name(a), item, r);
+                  "the arrival for item {} of ring {} falls into phase {} of the slot's `{}` barrier, not {}", item,
+                  label(r), int(p.number), which, phase);
+    if (p.arrived & bit(a))
+      return fail(n, a, i, 'c', "{} arrives twice for item {} of ring {}", name(a), item, label(r));
     p.arrived |= bit(a);
     int64_t sum = 0;
     for (int o = 0; o < l_.agents(); o++)
       if (p.arrived & bit(o)) sum += each * (all ? l_.weight(o) : 1);
     if (sum > expected)
-      return fail(n, a, i, 'c', "{} arrivals for item {} of ring {}; its `{}` barrier expects {}", sum, item, r, which,
-                  expected);
+      return fail(n, a, i, 'c', "{} arrivals for item {} of ring {}; its `{}` barrier expects {}", sum, item, label(r),
+                  which, expected);
     if (sum < expected) return;
     p.number++;
     p.arrived = 0;
@@ -362,10 +367,10 @@ private:
       if (!fills(o, i.ring)) continue;
       Copy x = l_.copy(n.cells, i.ring, k, o);
       if (x.item != item || x.instance != l_.instance(n.cells, a, i.ring))
-        fail(n, a, i, 'b', "the wait for item {} of ring {} ends while its slot {} holds {}", item, i.ring, k,
+        fail(n, a, i, 'b', "the wait for item {} of ring {} ends while its slot {} holds {}", item, label(i.ring), k,
              content(x));
       else if (x.age >= 0)
-        fail(n, a, i, 'b', "the wait for item {} of ring {} ends while its copies are in flight", item, i.ring);
+        fail(n, a, i, 'b', "the wait for item {} of ring {} ends while its copies are in flight", item, label(i.ring));
     }
   }
   static std::string content(Copy x) { return x.item == kNone ? "nothing of it" : fmt::format("item {}", int(x.item)); }
@@ -419,7 +424,7 @@ private:
     each_copy(n.cells, a, false, [&](Copy x, int r) {
       if (x.age >= 0)
         fail(n, a, at(n.cells, a), 'g', "{} ends while its copy of item {} of ring {} is in flight", name(a),
-             int(x.item), r);
+             int(x.item), label(r));
     });
   }
 
@@ -530,24 +535,24 @@ private:
     note_op(n, a, i);
     for (int o = 0; o < l_.agents(); o++) {
       if (Mark m = l_.read(n.cells, i.ring, k, o); m.state && !(m.known & bit(a)))
-        return fail(n, a, i, 'a', "item {} of ring {} overwrites slot {}, which {} may still be reading", item, i.ring,
-                    k, name(o));
+        return fail(n, a, i, 'a', "item {} of ring {} overwrites slot {}, which {} may still be reading", item,
+                    label(i.ring), k, name(o));
       if (Mark m = l_.read(n.cells, i.ring, k, o); m.state && ring(i.ring).tma && !(m.fenced & bit(a)))
         return fail(n, a, i, 'e', "item {} of ring {} overwrites slot {} without a proxy fence behind the read by {}",
-                    item, i.ring, k, name(o));
+                    item, label(i.ring), k, name(o));
       if (Mark m = l_.other(n.cells, i.ring, o); m.state && !(m.known & bit(a)))
         return fail(n, a, i, 'j', "item {} of ring {} overwrites bytes that {} may still be using for another buffer",
-                    item, i.ring, name(o));
+                    item, label(i.ring), name(o));
       if (Mark m = l_.other(n.cells, i.ring, o); m.state && ring(i.ring).tma && !(m.fenced & bit(a)))
         return fail(n, a, i, 'e', "item {} of ring {} overwrites bytes without a proxy fence behind their use by {}",
-                    item, i.ring, name(o));
+                    item, label(i.ring), name(o));
     }
     Copy x = l_.copy(n.cells, i.ring, k, a);
     int16_t instance = l_.instance(n.cells, a, i.ring), field = int16_t(1 << i.field);
     bool same = x.item == item && x.instance == instance;
     if (x.age >= 0 && (!same || (x.fields & field)))
       return fail(n, a, i, 'a', "item {} of ring {} overwrites slot {} while the copy of item {} to it is in flight",
-                  item, i.ring, k, int(x.item));
+                  item, label(i.ring), k, int(x.item));
     for (int o : ring(i.ring).overlaps) overwrite(n, a, i, o);
     if (!same) x.fields = 0;
     x.item = int16_t(item);
@@ -562,25 +567,26 @@ private:
     for (int k = 0; k < ring(r).stages && !n.failure; k++)
       for (int o = 0; o < l_.agents(); o++) {
         if (Mark m = l_.read(n.cells, r, k, o); m.state && !(m.known & bit(a)))
-          return fail(n, a, i, 'j', "overwrites slot {} of ring {}, which {} may still be reading", k, r, name(o));
-        if (Mark m = l_.read(n.cells, r, k, o); m.state && i.ring >= 0 && ring(i.ring).tma && !(m.fenced & bit(a)))
-          return fail(n, a, i, 'e', "overwrites slot {} of ring {} without a proxy fence behind the read by {}", k, r,
+          return fail(n, a, i, 'j', "overwrites slot {} of ring {}, which {} may still be reading", k, label(r),
                       name(o));
+        if (Mark m = l_.read(n.cells, r, k, o); m.state && i.ring >= 0 && ring(i.ring).tma && !(m.fenced & bit(a)))
+          return fail(n, a, i, 'e', "overwrites slot {} of ring {} without a proxy fence behind the read by {}", k,
+                      label(r), name(o));
         Copy x = l_.copy(n.cells, r, k, o);
         if (x.item == kNone) continue;
         if (x.age >= 0)
-          return fail(n, a, i, 'a', "overwrites slot {} of ring {} while the copy of item {} to it is in flight", k, r,
-                      int(x.item));
+          return fail(n, a, i, 'a', "overwrites slot {} of ring {} while the copy of item {} to it is in flight", k,
+                      label(r), int(x.item));
         if (!(x.visible & bit(a)))
-          return fail(n, a, i, 'j', "overwrites slot {} of ring {} without being ordered behind the copy of {}", k, r,
-                      name(o));
+          return fail(n, a, i, 'j', "overwrites slot {} of ring {} without being ordered behind the copy of {}", k,
+                      label(r), name(o));
         clear(x);
       }
   }
   void touch(Next &n, int a, const Instr &i) {
     for (int r : i.touched) {
       if (i.writes) {
-        if (telling_) n.log.push_back({a, i.op, fmt::format("{} over ring {}", ir::def(*i.op).name.s, r)});
+        if (telling_) n.log.push_back({a, i.op, fmt::format("{} over ring {}", ir::def(*i.op).name.s, label(r))});
         overwrite(n, a, i, r);
       }
       if (n.failure) return;
@@ -605,22 +611,27 @@ private:
     bool mbarrier = ring(i.ring).mbarrier;
     for (int s = 0; s < ring(i.ring).stages; s++)
       if (Copy x = l_.copy(n.cells, i.ring, s, a); x.age == 0 && x.item != item)
-        return fail(n, a, i, 'c', "publishes item {} of ring {} after starting the copies of item {}", item, i.ring,
-                    int(x.item));
+        return fail(n, a, i, 'c', "publishes item {} of ring {} after starting the copies of item {}", item,
+                    label(i.ring), int(x.item));
     if (ring(i.ring).tma) {
       Copy x = l_.copy(n.cells, i.ring, k, a);
       int64_t copied = 0;
       for (int f = 0; f < 14; f++)
         if (x.item == item && x.age == 0 && (x.fields >> f & 1)) copied += field_bytes(a, i.ring, f);
       if (copied != i.bytes)
-        return fail(n, a, i, 'c', "expects {} bytes of item {} of ring {}, its copies bring {}", i.bytes, item, i.ring,
-                    copied);
+        return fail(n, a, i, 'c', "expects {} bytes of item {} of ring {}, its copies bring {}", i.bytes, item,
+                    label(i.ring), copied);
     }
     if (!mbarrier) {
       each_copy(n.cells, a, false, [](Copy x, int) {
         if (x.age >= 0) x.age = std::min<int16_t>(int16_t(x.age + 1), kMostAge);
       });
       return;
+    }
+    if (ring(i.ring).sides.stores && !ring(i.ring).sides.copies) { // the warp's own stores are there already
+      if (Copy x = l_.copy(n.cells, i.ring, k, a); x.age == 0) x.age = -1;
+      return arrive(n, a, i, l_.full(n.cells, i.ring, k), item / int(ring(i.ring).stages), counts(i.ring).full_init,
+                    counts(i.ring).full_arrivals, "full", item, i.ring);
     }
     int16_t &size = l_.queue_size(n.cells, a);
     if (size == l_.queue_limit())
@@ -647,15 +658,16 @@ private:
       if (!fills(o, i.ring)) continue;
       Copy x = l_.copy(n.cells, i.ring, k, o);
       if (x.item != item || x.instance != l_.instance(n.cells, a, i.ring))
-        return fail(n, a, i, 'b', "reads item {} of ring {} from slot {}, which holds {}", item, i.ring, k, content(x));
+        return fail(n, a, i, 'b', "reads item {} of ring {} from slot {}, which holds {}", item, label(i.ring), k,
+                    content(x));
       if (!(x.fields >> i.field & 1))
         return fail(n, a, i, 'b', "reads field {} of item {} of ring {}, which nothing was copied to", i.field, item,
-                    i.ring);
+                    label(i.ring));
       if (x.age >= 0)
-        return fail(n, a, i, 'b', "reads item {} of ring {} while its copies are in flight", item, i.ring);
+        return fail(n, a, i, 'b', "reads item {} of ring {} while its copies are in flight", item, label(i.ring));
       if (!(x.visible & bit(a)))
-        return fail(n, a, i, 'b', "reads item {} of ring {} without having waited for the copies of {}", item, i.ring,
-                    name(o));
+        return fail(n, a, i, 'b', "reads item {} of ring {} without having waited for the copies of {}", item,
+                    label(i.ring), name(o));
     }
     Mark m = l_.read(n.cells, i.ring, k, a);
     m.state = 1;
@@ -753,7 +765,7 @@ private:
     if (i.ring < 0) return out;
     int64_t v = value(c, a, i.counter);
     out = out.substr(out.find('_') + 1);
-    out += fmt::format(" ring {} item {} slot {}", i.ring, v, v < 0 ? -1 : v % ring(i.ring).stages);
+    out += fmt::format(" ring {} item {} slot {}", label(i.ring), v, v < 0 ? -1 : v % ring(i.ring).stages);
     if (i.act == Act::Fill || i.act == Act::Load) out += fmt::format(" field {}", i.field);
     if (i.act == Act::Wait && !ring(i.ring).mbarrier) out += fmt::format(" pending {}", i.pending);
     return out;

@@ -166,8 +166,8 @@ private:
         if (!ring.producer) return;
         ring.sides.copies |= op->kind == OpKind::RingFill;
         ring.sides.stores |= op->kind == OpKind::RingStore;
-        bool fills = op->kind == OpKind::RingFill || op->kind == OpKind::RingStore ||
-                     op->kind == OpKind::RingAcquire || op->kind == OpKind::RingPublish;
+        bool fills = op->kind == OpKind::RingFill || op->kind == OpKind::RingStore || op->kind == OpKind::RingAcquire ||
+                     op->kind == OpKind::RingPublish;
         int &producer = filled_by[size_t(ring_of(*op))];
         if (!fills) {
           if (reads.insert({ring_of(*op), role}).second) ring.sides.readers += warps[size_t(role)];
@@ -180,8 +180,10 @@ private:
         if (reads.count({ring_of(*op), producer})) fail(*op, "a role fills a ring and reads it");
       });
     for (const Ring &ring : out_.rings)
-      if (ring.producer && (!ring.sides.producers || !ring.sides.readers)) fail(*ring.op, "no role fills or reads this ring");
-      else if (ring.tma && ring.sides.stores) fail(*ring.op, "tensor copies and plain stores fill one ring");
+      if (ring.producer && (!ring.sides.producers || !ring.sides.readers))
+        fail(*ring.op, "no role fills or reads this ring");
+      else if (ring.tma && ring.sides.stores)
+        fail(*ring.op, "tensor copies and plain stores fill one ring");
   }
   int ring_of(const Op &op) const { return ring_.at(ir::ring_of(op)); }
 
@@ -238,8 +240,8 @@ private:
       for (size_t r = 0; r < op->regions.size(); r++) controls(*op->regions[r], op, r, out);
     }
   }
-  // Loops and branches of role b that run as those of role a do: over a common ring, inside of a pair or of nothing, and
-  // with equal bounds.
+  // Loops and branches of role b that run as those of role a do: over a common ring, inside of a pair or of nothing,
+  // and with equal bounds.
   void pair_loops(const Op &roles, size_t role_a, size_t role_b) {
     std::vector<Control> mine, theirs;
     controls(*roles.regions[role_a], nullptr, 0, mine);
@@ -524,12 +526,13 @@ private:
 
   // ---- nests of loops and branches that are one loop to the other roles
   // What a loop's body does besides an inner loop or branch is nothing, and counters run on through both: as sequences
-  // of events, `for s { for i { .. } }` and `for s { if c { .. } }` are one loop that runs some number of times. Left as
-  // they are, iterations that do nothing would let one role run any distance ahead of another. Returns the inner one.
+  // of events, `for s { for i { .. } }` and `for s { if c { .. } }` are one loop that runs some number of times. Left
+  // as they are, iterations that do nothing would let one role run any distance ahead of another. Returns the inner
+  // one.
   //
-  // Barriers of the role's own warps may stand between and are left out of the nest. All warps of a role run one program
-  // with one control flow, so all come to each of them; a phase that one warp's wait has seen over lets the others
-  // through as well, so no barrier keeps a role from going on; and what it orders is not counted upon.
+  // Barriers of the role's own warps may stand between and are left out of the nest. All warps of a role run one
+  // program with one control flow, so all come to each of them; a phase that one warp's wait has seen over lets the
+  // others through as well, so no barrier keeps a role from going on; and what it orders is not counted upon.
   bool private_to_role(const Op &op) {
     if (!has_events(op)) return true;
     if (ir::is_ring_op(op.kind) || op.kind == OpKind::RingAlloc || op.kind == OpKind::Return ||
@@ -599,7 +602,8 @@ private:
     int head = here();
     emit(Act::Branch, &loop).stream = stream(*levels.back());
     for (size_t i = 1; i < levels.size(); i++)
-      if (levels[i]->kind == OpKind::For) assign(flow(levels[i]->regions[0]->args, levels[i]->operands, 1, 3), *levels[i]);
+      if (levels[i]->kind == OpKind::For)
+        assign(flow(levels[i]->regions[0]->args, levels[i]->operands, 1, 3), *levels[i]);
     block(*levels.back()->regions[0]);
     for (size_t i = levels.size(); i-- > 0;) {
       const Op &op = *levels[i];

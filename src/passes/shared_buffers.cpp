@@ -93,7 +93,8 @@ int64_t place_buffers(std::vector<SharedBuffer> &buffers, bool share) {
     for (bool moved = true; moved;) {
       moved = false;
       for (const SharedBuffer *o : placed) {
-        bool same_time = !share || proxies_differ(*b, *o) || roles_differ(*b, *o) || (b->begin <= o->end && o->begin <= b->end);
+        bool same_time =
+            !share || proxies_differ(*b, *o) || roles_differ(*b, *o) || (b->begin <= o->end && o->begin <= b->end);
         if (same_time && offset < o->offset + o->bytes && o->offset < offset + b->bytes) {
           offset = (o->offset + o->bytes + b->alignment - 1) / b->alignment * b->alignment;
           moved = true;

@@ -35,7 +35,8 @@ SV Elaborator::call(const ast::Expr &e) {
   if (!kinds.empty()) return call_op(kinds, e);
   std::vector<std::string> names = visible_names();
   for (OpKind k : ir::all_ops()) names.emplace_back(ir::def(k).source.s);
-  for (const char *b : {"cdiv", "has", "full", "zeros", "ones", "split", "static_assert", "zeros_like", "grad", "release"})
+  for (const char *b :
+       {"cdiv", "has", "full", "zeros", "ones", "split", "static_assert", "zeros_like", "grad", "release"})
     names.emplace_back(b);
   std::string near = nearest_name(e.text, names);
   for (const ast::Arg &a : e.args) expr(*a.value);

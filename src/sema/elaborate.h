@@ -211,8 +211,8 @@ private:
   int64_t region_depth_ = 0;                // inside run-time control flow of the current function
   int64_t exits_ = 0;                       // of these regions, those that hold the rest after an early `return`
   std::optional<std::vector<SV>> returned_; // of the current function
-  ir::Block *role_ = nullptr; // the role whose body this is
-  size_t role_scope_ = 0;     // its first scope
+  ir::Block *role_ = nullptr;               // the role whose body this is
+  size_t role_scope_ = 0;                   // its first scope
   std::map<const ir::Value *, SourceLoc> released_; // items
   std::vector<GeneratorCall> *generators_ = nullptr;
   std::vector<int64_t> generator_shape_;

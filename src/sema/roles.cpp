@@ -209,7 +209,8 @@ SV Elaborator::release_item(const SV &item, const ast::Expr &e) {
   const std::string &ring = item.v->op->operand(0)->name;
   if (released_.count(item.v)) return error(e.loc, DiagKind::bad_ring, ring, "this item is released twice");
   if (item.v->op->block != b_.block())
-    return error(e.loc, DiagKind::bad_ring, ring, "an item is released in the block that popped it, not inside another");
+    return error(e.loc, DiagKind::bad_ring, ring,
+                 "an item is released in the block that popped it, not inside another");
   released_[item.v] = e.loc;
   return emit(OpKind::RingDrop, {item.v}, {}, e.loc);
 }
@@ -220,17 +221,18 @@ void Elaborator::check_roles(SourceLoc warps_clause) {
   for (ir::Op *op : fn_.body->ops)
     if (op->kind == OpKind::RingAlloc) rings.push_back(op);
   if (!roles) {
-    for (ir::Op *ring : rings)
-      diags_.report(ring->loc, DiagKind::bad_ring, ring->result()->name, "no role uses it");
+    for (ir::Op *ring : rings) diags_.report(ring->loc, DiagKind::bad_ring, ring->result()->name, "no role uses it");
     return;
   }
   const auto &names = roles->attrs.get<std::vector<std::string>>("names");
   const std::vector<int64_t> &warps = roles->attrs.ints("warps");
   if (warps_clause.valid())
-    diags_.report(warps_clause, DiagKind::bad_role, names[0], "each role says how many warps it has, the kernel does not");
+    diags_.report(warps_clause, DiagKind::bad_role, names[0],
+                  "each role says how many warps it has, the kernel does not");
   int64_t sum = 0;
   for (int64_t w : warps) sum += std::max<int64_t>(w, 1);
-  if (sum > 32) diags_.report(roles->loc, DiagKind::bad_role, names[0], fmt::format("{} warps in all; a block has 32", sum));
+  if (sum > 32)
+    diags_.report(roles->loc, DiagKind::bad_role, names[0], fmt::format("{} warps in all; a block has 32", sum));
 
   // Who pushes and who pops.
   for (ir::Op *ring : rings) {
@@ -246,8 +248,10 @@ void Elaborator::check_roles(SourceLoc warps_clause) {
     auto fail = [&](SourceLoc loc, const std::string &text) {
       diags_.report(loc, DiagKind::bad_ring, ring->result()->name, text);
     };
-    if (push.empty()) fail(ring->loc, "no role pushes into it");
-    else if (pop.empty()) fail(ring->loc, "no role pops it");
+    if (push.empty())
+      fail(ring->loc, "no role pushes into it");
+    else if (pop.empty())
+      fail(ring->loc, "no role pops it");
     else if (push.size() > 1)
       fail(last->loc, fmt::format("role `{}` pushes into it as well; one role does", names[push[0]]));
     else if (std::find(pop.begin(), pop.end(), push[0]) != pop.end())
@@ -282,8 +286,7 @@ void Elaborator::check_roles(SourceLoc warps_clause) {
     ir::walk(roles->regions[r], [&](const ir::Op *op) {
       const ir::Effects &e = def(*op).effects;
       for (int8_t i = 0; i < e.count; i++)
-        if (e.list[i].space == ir::Space::Global && e.list[i].operand >= 0)
-        {
+        if (e.list[i].space == ir::Space::Global && e.list[i].operand >= 0) {
           const ir::Value *tensor = root(op->operand(size_t(e.list[i].operand)));
           bool atomic = op->kind >= OpKind::AtomicAdd && op->kind <= OpKind::AtomicCas;
           accesses[{tensor->id, tensor}].push_back({r, op, e.list[i].access != ir::Access::Read, atomic});
@@ -291,9 +294,8 @@ void Elaborator::check_roles(SourceLoc warps_clause) {
     });
   for (const auto &[tensor, list] : accesses)
     for (const Access &a : list) {
-      auto other = std::find_if(list.begin(), list.end(), [&](const Access &b) {
-        return b.role != a.role && !(a.atomic && b.atomic);
-      });
+      auto other = std::find_if(list.begin(), list.end(),
+                                [&](const Access &b) { return b.role != a.role && !(a.atomic && b.atomic); });
       if (!a.writes || other == list.end()) continue;
       Diagnostic &d = diags_.report(a.op->loc, DiagKind::bad_role, names[a.role],
                                     fmt::format("it writes `{}`, which role `{}` uses too: roles exchange data through "
