@@ -105,9 +105,8 @@ private:
   }
 
   void complete() {
-    // No source that is known produces them: faults of tkc that test/proof_test.cpp makes by breaking the IR itself,
-    // and shapes that no layout rule covers.
-    const std::set<DiagKind> of_faults = {DiagKind::protocol_broken, DiagKind::no_layout};
+    // No source that is known produces it: shapes that no layout rule covers.
+    const std::set<DiagKind> of_faults = {DiagKind::no_layout};
     for (int64_t k = 0; k < diag_kind_count(); k++) {
       if (of_faults.count(DiagKind(k))) continue;
       std::string kind = diag_info(DiagKind(k)).name;

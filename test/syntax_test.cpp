@@ -301,6 +301,14 @@ TEST_CASE("the samples of the design") {
                    " (call mma (. (call load (index ak h c (: _ _) (: _ _))) T) r)))") != std::string::npos);
 }
 
+TEST_CASE("rings, roles and records") {
+  CHECK(tree("kernel k() { ring f: { a: bf16[16, N], b: f32[4], } stages auto; ring g: { c: i32[1] };"
+             " role make warps 4 { f.push({ a: x + 1, b: p ? q : r, }); } role take { g.pop().c; } }") ==
+        "(kernel k { (ring f a:bf16[ 16 N] b:f32[ 4] auto) (ring g c:i32[ 1] _)"
+        " (role make 4 { (call f push (record a=(+ x 1) b=(? p q r))) })"
+        " (role take _ { (. (call g pop) c) }) })\n");
+}
+
 TEST_CASE("precedence") {
   CHECK(expression("a + b * c") == "(+ a (* b c))");
   CHECK(expression("a * b + c") == "(+ (* a b) c)");
@@ -562,8 +570,8 @@ TEST_CASE("syntax errors: exact texts") {
   CHECK(in_function("x = zeros<f32>[:];") == "1:25 a dim of `zeros` must be a size\n");
   CHECK(in_function("@a let x = 3;") == "1:13 an annotation cannot stand before `let`\n");
   CHECK(in_function("let launch = 3;").find("unexpected keyword `launch`") != std::string::npos);
-  CHECK(in_function("ring f: 3;") == "1:10 `ring` is reserved for a later version of the language\n");
-  CHECK(errors_of("role x { }") == "1:1 `role` is reserved for a later version of the language\n");
+  CHECK(in_function("record f: 3;") == "1:10 `record` is reserved for a later version of the language\n");
+  CHECK(errors_of("instantiate x { }") == "1:1 `instantiate` is reserved for a later version of the language\n");
   CHECK(errors_of("kernel k(x tensor<f32>[N]) { }") == "1:12 unexpected `tensor`, expected `,`, `)`, `:` or `=`\n");
   CHECK(errors_of("kernel k(x: tensor<f32 [N]) { }") == "1:24 unexpected `[`, expected `>`\n");
   CHECK(errors_of("kernel k(x: tensor) { }") ==

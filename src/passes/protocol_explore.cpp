@@ -88,7 +88,7 @@ private:
   // As the source calls it, or its number.
   std::string label(int r) const {
     const std::string &name = ring(r).op->result()->name;
-    return name.empty() ? std::to_string(r) : fmt::format("`{}`", name);
+    return name.empty() ? std::to_string(r) : name;
   }
   const Counts &counts(int r) const { return counts_[size_t(r)]; }
   const Ring &ring(int r) const { return s_.rings[size_t(r)]; }
@@ -199,7 +199,7 @@ private:
     for (int r = 0; r < int(s_.rings.size()); r++)
       for (int k = 0; k < ring(r).stages && ring(r).producer; k++)
         if (l_.full(n.cells, r, k).number != l_.empty(n.cells, r, k).number)
-          fail(n, 0, at(n.cells, 0), 'l', "the block ends while slot {} of ring {} holds an item that nobody has read",
+          fail(n, 0, at(n.cells, 0), 'l', "the block ends while slot {} of ring {} holds an item that was never released",
                k, label(r));
     return n.failure ? std::vector<Next>{n} : std::vector<Next>{};
   }

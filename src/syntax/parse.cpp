@@ -259,7 +259,7 @@ public:
       drop({size_t(Token::EOF)});
     } else if (has(P::LET)) {
       phrases.push_back(has(P::INT) ? "a statement" : "an item");
-      drop_range(P::LET, P::RETURN);
+      drop_range(P::LET, P::ROLE);
       drop_values();
       drop({P::LBRACE, P::AT});
     } else if (has(P::IF) && has(P::LBRACE)) {
@@ -274,6 +274,7 @@ public:
     } else if (has(P::INT) && has(P::LPAREN)) {
       phrases.push_back("an expression");
       drop_values();
+      drop({P::LBRACE}); // a record, which few calls take
     }
     if (has(P::ID)) {
       phrases.push_back(type_position ? "a type" : "a name");

@@ -95,7 +95,7 @@ std::string text_of_json(const std::string &json, Outcome &out) {
   return text;
 }
 
-// The text form without source lines and carets, which are the lines that begin with two blanks.
+// Without source lines, carets and tables, which are the lines that begin with two blanks.
 std::string heads_of(const std::string &text) {
   std::string out;
   for (const std::string &line : lines_of(text))
@@ -108,8 +108,8 @@ void finish_diagnostics(const Diagnostics &diags, Outcome &out) {
   out.failed |= diags.has_errors();
   std::string text = diags.render_all();
   std::string json = text_of_json(diags.render_json(), out);
-  if (out.problems.empty() && json != heads_of(text))
-    out.problems.push_back("the JSON form differs from the text:\n" + difference(heads_of(text), json));
+  if (out.problems.empty() && heads_of(json) != heads_of(text))
+    out.problems.push_back("the JSON form differs from the text:\n" + difference(heads_of(text), heads_of(json)));
   for (const Diagnostic &d : diags.all())
     if (d.loc.valid() && d.loc.begin > d.loc.end) out.problems.push_back("a span ends before it begins: " + d.text);
   out.text = text + out.text;
