@@ -107,7 +107,7 @@ ProtocolProof prove_entry(const ir::Function &f, bool tensor_copies, const Sourc
   out.text = broken ? fmt::format("{}: {}", condition_text(e.condition), e.text) : e.text;
   if (!skeleton->mismatch.empty()) out.text += "; " + skeleton->mismatch;
   if (e.op && e.op->loc.valid()) out.loc = e.op->loc;
-  if (!e.timeline.empty()) out.timeline = table(e, sources);
+  out.timeline = table(e, sources);
   return out;
 }
 } // namespace
