@@ -14,7 +14,8 @@ struct Completion {
   Mbarrier *mbarrier = nullptr;
 };
 bool find_completion(Warp &w, int lane, Space space, uint64_t address, Completion &c);
-// Copies of the asynchronous proxy complete on an mbarrier that has been made known to it: its initialisation was fenced.
+// Copies of the asynchronous proxy complete on an mbarrier that has been made known to it: its initialisation was
+// fenced.
 void need_init_fence(Warp &w, int lane, const Completion &c);
 // Tells the shadow of an access of an asynchronous copy and reports its conflict.
 void note_copy(Warp &w, int lane, AccessKind kind, Block &in, uint32_t address, int64_t bytes, uint32_t stream,

@@ -28,7 +28,8 @@ uint64_t get(Warp &w, uint32_t row, int bits, int lane) {
 void pack(Warp &w, const Inst &i, uint32_t mask) {
   const uint32_t *rows = w.block->grid.program.lists.data() + i.list;
   int bits = i.mode[0];
-  uint64_t field = bits == 64 ? ~uint64_t(0) : (uint64_t(1) << bits) - 1; // of a register never written, more may be set
+  uint64_t field =
+      bits == 64 ? ~uint64_t(0) : (uint64_t(1) << bits) - 1; // of a register never written, more may be set
   each_lane(mask, [&](int l) {
     uint64_t half[2] = {0, 0};
     for (int k = 0; k < i.n; k++) half[k * bits / 64] |= (get(w, rows[k], bits, l) & field) << k * bits % 64;

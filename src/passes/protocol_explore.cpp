@@ -199,8 +199,8 @@ private:
     for (int r = 0; r < int(s_.rings.size()); r++)
       for (int k = 0; k < ring(r).stages && ring(r).producer; k++)
         if (l_.full(n.cells, r, k).number != l_.empty(n.cells, r, k).number)
-          fail(n, 0, at(n.cells, 0), 'l', "the block ends while slot {} of ring {} holds an item that was never released",
-               k, label(r));
+          fail(n, 0, at(n.cells, 0), 'l',
+               "the block ends while slot {} of ring {} holds an item that was never released", k, label(r));
     return n.failure ? std::vector<Next>{n} : std::vector<Next>{};
   }
 
