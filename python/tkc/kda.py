@@ -15,7 +15,7 @@ def _function(program, params, device):
     return _functions[key]
 
 
-def _forward(params, device, q, k, v, g, beta, a_log, dt_bias, cu, s0, scale, bound):
+def _forward(params, device, q, k, v, g, beta, a_log, dt_bias, cu, s0, scale, bound, hs=None):
     torch = sys.modules["torch"]
     B, T, _, K = q.shape
     HV, V = v.shape[2], v.shape[3]
@@ -23,8 +23,20 @@ def _forward(params, device, q, k, v, g, beta, a_log, dt_bias, cu, s0, scale, bo
     state = (N, HV, V, K) if dict(params)["v_first"] else (N, HV, K, V)
     o = torch.empty(B, T, HV, V, dtype=v.dtype, device=v.device)
     s = torch.empty(state, dtype=torch.float32 if s0 is None else s0.dtype, device=v.device)
-    _function("kda_forward", params, device)(q, k, v, g, beta, a_log, dt_bias, cu, s0, o, s, scale, bound)
+    _function("kda_forward", params, device)(q, k, v, g, beta, a_log, dt_bias, cu, s0, o, s, scale, bound, hs)
     return o, s
+
+
+def _chunk_states(hs, B, T, cu, chunk, v_first, dtype):
+    """States before every `chunk` tokens of each sequence, [B, NT, HV, K, V], from those before every 16, by slot."""
+    torch = sys.modules["torch"]
+    step, of_row = chunk // 16, -(-T // 16)
+    if cu is None:
+        h = hs.view(hs.shape[0], B, of_row, *hs.shape[2:])[:, :, ::step].permute(1, 2, 0, 3, 4)
+    else:
+        at = [begin // 16 + n + c for n, (begin, end) in enumerate(zip(cu[:-1], cu[1:])) for c in range(0, -(-(end - begin) // 16), step)]
+        h = hs[:, torch.tensor(at, device=hs.device, dtype=torch.int64)].transpose(0, 1)[None]
+    return (h.transpose(3, 4) if v_first else h).to(dtype)
 
 
 def _backward(params, device, q, k, v, g, beta, a_log, dt_bias, cu, s0, do, ds, scale, bound):
@@ -85,6 +97,9 @@ def chunk_kda(q, k, v, g, beta, scale=None, initial_state=None, output_final_sta
     Results have the dtypes of v and of the initial state (float32 without one). safe_gate without the gate in the kernel is
     the caller's promise that g lies in [-5, 0]: another, faster kernel is taken. No synchronisation; after the first call
     with some shapes nothing but torch's allocator is used, so a call can be captured in a CUDA graph.
+
+    With return_intermediate_states, without autograd only, also the states before every chunk_size tokens of each sequence,
+    [B, NT, HV, K, V] in q's dtype; with cu_seqlens this reads the offsets on the host.
     """
     torch = sys.modules["torch"]
     A_log, dt_bias = kwargs.pop("A_log", None), kwargs.pop("dt_bias", None)
@@ -99,8 +114,8 @@ def chunk_kda(q, k, v, g, beta, scale=None, initial_state=None, output_final_sta
         state_v_first = transposed
     if chunk_size not in (32, 64):
         raise ValueError(f"`chunk_size` must be either 32 or 64, not {chunk_size}")
-    if return_intermediate_states:
-        raise NotImplementedError("return_intermediate_states")
+    if return_intermediate_states and torch.is_grad_enabled():
+        raise ValueError("return_intermediate_states is for inference: under torch.no_grad() or torch.inference_mode()")
     if cp_context is not None:
         raise NotImplementedError("cp_context")
     if q.ndim != 4 or v.ndim != 4:
@@ -145,6 +160,11 @@ def chunk_kda(q, k, v, g, beta, scale=None, initial_state=None, output_final_sta
               ("neg_eigval", bool(allow_neg_eigval)), ("wide_range", wide_range), ("v_first", bool(state_v_first)))
     tensors = tuple(map(_rows, (q, k, v, g, beta))) + (A_log, dt_bias, _rows(initial_state))
     scale = K**-0.5 if scale is None else float(scale)
+    if return_intermediate_states:
+        hs = torch.empty(HV, B * -(-T // 16) + N - B, K, V, dtype=torch.float32, device=v.device)
+        o, s = _forward(params, device, *tensors[:7], cu_seqlens, tensors[7], scale, bound, hs)
+        cu = None if cu_seqlens is None else (cu_seqlens if cu_seqlens_cpu is None else cu_seqlens_cpu).tolist()
+        return o, (s if output_final_state else None), _chunk_states(hs, B, T, cu, chunk_size, state_v_first, q.dtype)
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
         if "autograd" not in _functions:
             _functions["autograd"] = _autograd()

@@ -331,6 +331,27 @@ def kda_gradients():
 
 
 @check(on_gpu_only=True)
+def kda_states():
+    """States before every 64 tokens are final states of the tokens before."""
+    B, T, H, D = 2, 150, 2, 64
+    (q, k, v, g), beta = (randn(B, T, H, D) for _ in range(4)), randn(B, T, H)
+    named = dict(output_final_state=True, use_qk_l2norm_in_kernel=True, use_gate_in_kernel=True, use_beta_sigmoid_in_kernel=True,
+                 lower_bound=-5.0)
+    with torch.no_grad():
+        _, _, h = tkc.kda.chunk_kda(q, k, v, g, beta, return_intermediate_states=True, **named)
+        s = tkc.kda.chunk_kda(q[:, :128], k[:, :128], v[:, :128], g[:, :128], beta[:, :128], **named)[1]
+        report("kda states: shape", h.shape == (B, 3, H, D, D) and h.dtype == q.dtype)
+        rms("kda states: after 128 tokens", h[:, 2], s, 3e-3)
+        report("kda states: of the start", bool((h[:, 0] == 0).all()))
+        cu = torch.tensor([0, 70, 70, 150], device="cuda")
+        first = (t[:1] for t in (q, k, v, g, beta))
+        _, _, h = tkc.kda.chunk_kda(*first, cu_seqlens=cu, return_intermediate_states=True, **named)
+        s = tkc.kda.chunk_kda(q[:1, 70:134], k[:1, 70:134], v[:1, 70:134], g[:1, 70:134], beta[:1, 70:134], **named)[1]
+        report("kda states: packed, shape", h.shape == (1, 4, H, D, D))
+        rms("kda states: packed, second chunk of a sequence", h[:, 3], s, 3e-3)
+
+
+@check(on_gpu_only=True)
 def kda_slices():
     """T in slices, whose launches run side by side."""
     tkc.kda._functions.clear()
