@@ -8,6 +8,7 @@ namespace tkc::emu {
 
 namespace {
 __extension__ typedef __int128 Int128;
+__extension__ typedef unsigned __int128 UInt128;
 
 template <typename T> using Unsigned = std::make_unsigned_t<T>;
 template <typename T> struct WideOf;
@@ -21,7 +22,7 @@ template <typename T> using Wide = typename WideOf<T>::type;
 template <typename T> T add(T a, T b) { return T(uint64_t(a) + uint64_t(b)); }
 template <typename T> T sub(T a, T b) { return T(uint64_t(a) - uint64_t(b)); }
 template <typename T> T mul_lo(T a, T b) { return T(uint64_t(a) * uint64_t(b)); }
-template <typename T> T mul_hi(T a, T b) { return T((Int128(a) * Int128(b)) >> (8 * sizeof(T))); }
+template <typename T> T mul_hi(T a, T b) { return T((UInt128(Int128(a)) * UInt128(Int128(b))) >> (8 * sizeof(T))); }
 template <typename T> T mad_lo(T a, T b, T c) { return T(uint64_t(a) * uint64_t(b) + uint64_t(c)); }
 template <typename T> T mad_hi(T a, T b, T c) { return add(mul_hi(a, b), c); }
 template <typename T> Wide<T> mul_wide(T a, T b) { return Wide<T>(uint64_t(int64_t(a) * int64_t(b))); }
