@@ -497,7 +497,7 @@ TEST_CASE("layouts obey their rules") {
                  "a has layout"));
   CHECK(contains(with("%m =", "layout(" + other + ")"), "the result has layout"));
   CHECK(contains(with("%sum =", "layout(" + blocked({32, 8}, std::vector<int>{1, 0}, 1, 4).to_string() + ")"),
-                 "is for 4 warps, the function has 2"));
+                 "is for 4 warps, 2 have it"));
 
   auto changed = [&](const char *from, const char *to) {
     std::string text = good;

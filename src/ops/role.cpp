@@ -90,6 +90,8 @@ constexpr ir::Effect kOrder = {-1, ir::Space::Control, ir::Access::ReadWrite};
 namespace tkc::ir {
 using namespace ops;
 
+constexpr ir::Derivative kKernelsOnly = ir::no_derivative("rings and roles are for kernels; a reference has none");
+
 constexpr OpDef kRoles = {
     .name = "roles",
     .source = "-",
@@ -100,6 +102,7 @@ constexpr OpDef kRoles = {
         "the scalars, tensors and rings of the kernel; tiles cross through rings alone.",
     .example = TKC_ROLES_EXAMPLE,
     .effects = kOrder,
+    .derivative = kKernelsOnly,
     .infer = infer_roles,
     .interp = interp_roles,
     .lower = lower_Roles};
@@ -114,6 +117,7 @@ constexpr OpDef kRingAlloc = {
     .example = TKC_ROLES_EXAMPLE,
     .effects = Effect{-1, Space::Shared, Access::ReadWrite},
     .layout = {LayoutKind::Anchor},
+    .derivative = kKernelsOnly,
     .infer = infer_ring_alloc,
     .interp = interp_ring_alloc,
     .lower = lower_RingAlloc};
@@ -127,6 +131,7 @@ constexpr OpDef kRingPush = {
            "registers, and the role does not wait for it.",
     .example = TKC_ROLES_EXAMPLE,
     .effects = {kOrder, Effect{-1, Space::Shared, Access::Write}},
+    .derivative = kKernelsOnly,
     .infer = infer_push,
     .interp = interp_push,
     .lower = lower_RingPush};
@@ -141,6 +146,7 @@ constexpr OpDef kRingPop = {
         "where `release` says so. A role may hold several.",
     .example = TKC_ROLES_EXAMPLE,
     .effects = {kOrder, Effect{-1, Space::Shared, Access::ReadWrite}},
+    .derivative = kKernelsOnly,
     .infer = infer_pop,
     .interp = interp_pop,
     .lower = lower_RingPop};
@@ -152,6 +158,7 @@ constexpr OpDef kRingItem = {.name = "ring_item",
                              .example = TKC_ROLES_EXAMPLE,
                              .effects = Effect{-1, Space::Shared, Access::Read},
                              .layout = {LayoutKind::Anchor},
+                             .derivative = kKernelsOnly,
                              .infer = infer_item,
                              .interp = interp_item,
                              .lower = lower_RingItem};
@@ -163,6 +170,7 @@ constexpr OpDef kRingDrop = {
     .doc = "`release(x)` gives the slot of an item back, in the block that popped it; it cannot be read any more.",
     .example = TKC_ROLES_EXAMPLE,
     .effects = {kOrder, Effect{-1, Space::Shared, Access::ReadWrite}},
+    .derivative = kKernelsOnly,
     .infer = infer_drop,
     .interp = interp_drop,
     .lower = lower_RingDrop};
