@@ -45,8 +45,9 @@ def _backward(params, device, q, k, v, g, beta, a_log, dt_bias, cu, s0, do, ds, 
     like = lambda x: None if x is None else torch.empty(x.shape, dtype=x.dtype, device=x.device)
     out = [like(x) for x in (q, k, v, g, beta, a_log, dt_bias, s0)]
     n = q.shape[0] if cu is None else cu.shape[0] - 1
+    s1, s2 = (v.shape[3], q.shape[3]) if dict(params)["v_first"] else (q.shape[3], v.shape[3])
     _function("kda_backward", params, device)(q, k, v, g, beta, a_log, dt_bias, cu, s0, _rows(do), None if ds is None else _rows(ds), *out,
-                                              scale, bound, N=n)
+                                              scale, bound, N=n, S1=s1, S2=s2)
     return out
 
 

@@ -376,6 +376,23 @@ class Programs(Base):
                                    cu_seqlens=cu)
         self.assertIsNone(none)
 
+    def test_kda_gradients(self):
+        """o is linear in v, so its gradient is exact along any direction. Without states nothing says their sizes."""
+        B, T, H, K, V = 1, 37, 1, 32, 32
+        q, k, v = normal(B, T, H, K), normal(B, T, H, K, seed=2), normal(B, T, H, V, seed=3)
+        g, beta, do = normal(B, T, H, K, seed=4), normal(B, T, H, seed=5), normal(B, T, H, V, seed=6)
+        a_log, bias = torch.tensor([0.1], torch.float32), torch.tensor([0.0] * K, torch.float32, (1, K))
+        params = (("gate", "bounded"), ("l2norm", True), ("beta_sigmoid", True), ("neg_eigval", False), ("wide_range", False), ("v_first", False))
+        dq, dk, dv, dg, dbeta, da, dbias, ds0 = tkc.kda._backward(params, None, q, k, v, g, beta, a_log, bias, None, None, do, None, K**-0.5, -5.0)
+        self.assertIsNone(ds0)
+        s0 = torch.tensor([0.0] * (K * V), torch.float32, (1, 1, K, V))
+        o, _ = recurrence(q, k, v, g, beta, a_log, bias, s0, [0, T], -5.0)
+        along_v = sum(x * y for x, y in zip(o, do.values()))  # o is 0 where v is
+        self.assertLess(abs(sum(x * y for x, y in zip(dv.values(), v.values())) - along_v), 1e-2 * abs(along_v))
+        for t in (dq, dk, dg, dbeta, da, dbias):
+            self.assertTrue(all(abs(x) < 1e3 for x in t.values()))
+            self.assertTrue(any(x != 0 for x in t.values()))
+
     def test_kda_in_slices(self):
         """Two sets of factors, made on one stream while the states run through the slice before on another."""
         B, T, H, D = 1, 70, 1, 32
