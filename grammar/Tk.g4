@@ -37,6 +37,7 @@ checkItem
     : CASE (name (':' setting (',' setting)* TRAILING?)? (ON GPU)? | '=' expr) ';'
     | INPUT (name '=' expr | '=' expr) ';'
     | TOLERANCE (names ':' measure (',' measure)* TRAILING? | '=' expr) ';'
+    | LOCATE (names ':' setting (',' setting)* TRAILING? | '=' expr) ';'
     | letStmt
     | binding
     ;
@@ -93,10 +94,10 @@ close : '>' | GENERIC_CLOSE ;
 
 // Words with a meaning in one place only stay usable as names everywhere else.
 name
-    : ID | GRID | ORDER | PERSISTENT | WARPS | WHERE | CASE | INPUT | TOLERANCE | RMS | MAX | EXACT | ON | GPU | OUT | INOUT
+    : ID | GRID | ORDER | PERSISTENT | WARPS | WHERE | CASE | INPUT | TOLERANCE | LOCATE | RMS | MAX | EXACT | ON | GPU | OUT | INOUT
     | STRIDES | ANY | STAGES | TILE | TENSOR | SHARED ;
 typeName
-    : ID | GRID | ORDER | PERSISTENT | WARPS | WHERE | CASE | INPUT | TOLERANCE | RMS | MAX | EXACT | ON | GPU | STRIDES | ANY
+    : ID | GRID | ORDER | PERSISTENT | WARPS | WHERE | CASE | INPUT | TOLERANCE | LOCATE | RMS | MAX | EXACT | ON | GPU | STRIDES | ANY
     | STAGES ;
 bindingName
     : ID | GRID | ORDER | PERSISTENT | WARPS | WHERE | RMS | MAX | EXACT | ON | GPU | OUT | INOUT | STRIDES | ANY | STAGES
@@ -107,7 +108,7 @@ VERIFY : 'verify' ; BENCH : 'bench' ; LET : 'let' ; VAR : 'var' ; IF : 'if' ; EL
 UNROLL : 'unroll' ; WHILE : 'while' ; IN : 'in' ; STEP : 'step' ; LAUNCH : 'launch' ; PARALLEL : 'parallel' ; RETURN : 'return' ; RING : 'ring' ; ROLE : 'role' ; TRUE : 'true' ; FALSE : 'false' ;
 NONE : 'None' ;
 GRID : 'grid' ; ORDER : 'order' ; PERSISTENT : 'persistent' ; WARPS : 'warps' ; WHERE : 'where' ;
-CASE : 'case' ; INPUT : 'input' ; TOLERANCE : 'tolerance' ; RMS : 'rms' ; MAX : 'max' ; EXACT : 'exact' ; ON : 'on' ;
+CASE : 'case' ; INPUT : 'input' ; TOLERANCE : 'tolerance' ; LOCATE : 'locate' ; RMS : 'rms' ; MAX : 'max' ; EXACT : 'exact' ; ON : 'on' ;
 GPU : 'gpu' ; OUT : 'out' ; INOUT : 'inout' ; STRIDES : 'strides' ; ANY : 'any' ; STAGES : 'stages' ; TILE : 'tile' ; TENSOR : 'tensor' ;
 SHARED : 'shared' ;
 // Words of a later version: no rule takes them.

@@ -150,6 +150,11 @@ std::string dump(const Check &c) {
     for (const ToleranceItem &i : t.items) out += fmt::format(" {} {}", i.measure.text, dump(i.value.get()));
     out += ")";
   }
+  for (const Locate &l : c.locates) {
+    out += fmt::format(" (locate{} :", dump(l.outputs));
+    for (const CaseSetting &s : l.items) out += fmt::format(" {}={}", s.name.text, dump(s.value.get()));
+    out += ")";
+  }
   return out + ")";
 }
 std::string dump(const File &f) {
@@ -457,14 +462,18 @@ TEST_CASE("verify and bench") {
              " tolerance input: exact; max = 3; }") ==
         "(verify input (= input : (call f x)) (= case : (call g y)) (= tolerance : (call h)) (= max : 3)"
         " (input case 1) (case tolerance input=2) (tolerance input : exact _))\n");
+  CHECK(tree("verify k { o = f(); locate o, s: sequence = B, chunk = T / 16,; locate = g(); locate locate: input = 1; "
+             "}") ==
+        "(verify k (= o : (call f)) (= locate : (call g)) (locate o s : sequence=B chunk=(/ T 16)) (locate locate :"
+        " input=1))\n");
   CHECK(tree("bench k { flops = 2 * M; bytes = 4; case a: M = 1, ; }") ==
         "(bench k (= flops : (* 2 M)) (= bytes : 4) (case a M=1))\n");
 }
 
 TEST_CASE("words with a meaning in one place are names elsewhere") {
-  for (const char *word :
-       {"grid",  "order", "grouped", "persistent", "warps", "where",   "case", "input", "tolerance", "rms",   "max",
-        "exact", "on",    "gpu",     "out",        "inout", "strides", "any",  "tile",  "tensor",    "shared"}) {
+  for (const char *word : {"grid",      "order", "grouped", "persistent", "warps",  "where", "case", "input",
+                           "tolerance", "rms",   "max",     "exact",      "on",     "gpu",   "out",  "inout",
+                           "strides",   "any",   "tile",    "tensor",     "shared", "locate"}) {
     std::string w = word;
     CHECK(statements("let " + w + " = " + w + "(" + w + ", " + w + " = 1)." + w + "[" + w + "] + " + w + "<f32>[4];") ==
           fmt::format("(let {0} _ (+ (index (. (call {0} {0} {0}=1) {0}) {0}) (shaped {0}<f32> 4)))", w));
@@ -472,8 +481,8 @@ TEST_CASE("words with a meaning in one place are names elsewhere") {
           fmt::format("(fn {0} <{0}: int = _> [{0}: f32 = _] {{ (return {0}) }})\n", w));
     CHECK(tree(fmt::format("import {0}; const {0} = 1; enum {0} {{ {0} }}", w)) ==
           fmt::format("(import {0})\n(const {0} 1)\n(enum {0} : {0})\n", w));
-    CHECK(tree(fmt::format("verify {0} {{ {0} = f({0}); tolerance {0}: exact; }}", w)) ==
-          fmt::format("(verify {0} (= {0} : (call f {0})) (tolerance {0} : exact _))\n", w));
+    CHECK(tree(fmt::format("verify {0} {{ {0} = f({0}); tolerance {0}: exact; locate {0}: {0} = {0}; }}", w)) ==
+          fmt::format("(verify {0} (= {0} : (call f {0})) (tolerance {0} : exact _) (locate {0} : {0}={0}))\n", w));
   }
 }
 
@@ -591,6 +600,7 @@ TEST_CASE("syntax errors: exact texts") {
   CHECK(errors_of("let x = 3;") == "1:1 unexpected keyword `let`, expected a declaration\n");
   CHECK(errors_of("verify k { case a M = 1; }") == "1:19 unexpected `M`, expected `on`, `;` or `:`\n");
   CHECK(errors_of("verify k { tolerance y: abs 3; }") == "1:25 unexpected `abs`, expected `rms`, `max` or `exact`\n");
+  CHECK(errors_of("verify k { locate y; }") == "");
   CHECK(errors_of("verify k { tolerance y: rms; }") == "1:28 unexpected `;`, expected an expression\n");
   CHECK(errors_of("verify k { if a { } }") == "1:12 unexpected keyword `if`, expected an item or `}`\n");
   CHECK(errors_of("fn f(a,,b) { }") == "1:8 unexpected `,`, expected a name\n");

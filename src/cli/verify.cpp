@@ -23,6 +23,18 @@ const char *status_of(const driver::CaseResult &r) {
   return r.skipped ? "skipped" : !r.error.empty() ? "error" : r.pass() ? "ok" : "mismatch";
 }
 
+Json mismatch_json(const Comparison &c, const Mismatch &m) {
+  Json j = Json::object(), index = Json::array(), dims = Json::object(), place = Json::object();
+  std::vector<int64_t> at = coordinates(c.shape, m.index);
+  for (size_t d = 0; d < at.size(); d++) {
+    index.push(at[d]);
+    if (d < c.dims.size() && !c.dims[d].empty()) dims.set(c.dims[d], at[d]);
+  }
+  for (const auto &[word, v] : m.place) place.set(word, v);
+  j.set("index", std::move(index)).set("dims", std::move(dims)).set("place", std::move(place));
+  return j.set("got", m.got).set("expected", m.expected);
+}
+
 Json case_json(const driver::CaseResult &r) {
   Json j = Json::object(), outputs = Json::array();
   j.set("kernel", r.kernel).set("case", r.name).set("status", status_of(r));
@@ -34,6 +46,8 @@ Json case_json(const driver::CaseResult &r) {
     for (int64_t d : c.shape) shape.push(d);
     o.set("shape", std::move(shape)).set("rmsRatio", c.rms_ratio()).set("maxAbs", c.max_abs_error);
     o.set("mismatches", c.mismatches).set("tolerance", to_string(c.tolerance));
+    if (!c.pass && c.first) o.set("first", mismatch_json(c, *c.first));
+    if (!c.pass && c.worst) o.set("worst", mismatch_json(c, *c.worst));
     outputs.push(std::move(o));
   }
   j.set("outputs", std::move(outputs));

@@ -214,6 +214,7 @@ Result<RunResult> run_kernel(sema::Program &program, const ast::Function &kernel
     if (auto it = expected.find(name); it != expected.end()) {
       Tolerance tolerance = tolerance_of(check, name, f.params[i].type.dtype, diags);
       out.compared.emplace_back(name, compare(out.data.tensors[i], it->second, tolerance));
+      out.compared.back().second.dims = dim_names(kernel, name);
     }
     if (auto it = request.outputs.find(name); it != request.outputs.end())
       outputs.push_back({it->second, name, &out.data.tensors[i]});

@@ -216,6 +216,57 @@ Tolerance tolerance_of(const ast::Check *check, const std::string &name, DType t
   return out;
 }
 
+std::vector<std::string> dim_names(const ast::Function &kernel, const std::string &tensor) {
+  std::vector<std::string> out;
+  for (const ast::Param &p : kernel.params)
+    if (p.name.text == tensor && p.type)
+      for (const ast::ExprPtr &d : p.type->dims) out.push_back(d->kind == ast::ExprKind::Name ? d->text : "");
+  return out;
+}
+
+// Says where an element of an output is, by the `locate` of the block: `shape` and `dims` are the tensor's. Names that
+// stand for several dims are no coordinates.
+class Locator {
+public:
+  // Errors of the clause are reported whether an output fails or not.
+  Locator(sema::Program &program, const ast::Check &check, const std::string &output, const Comparison &c,
+          const sema::Numbers &numbers, const std::vector<sema::HostArg> &args, Diagnostics &diags)
+      : sources_(diags.sources()), shape_(c.shape) {
+    for (const ast::Locate &l : check.locates)
+      for (const ast::Name &n : l.outputs) {
+        if (n.text != output) continue;
+        std::vector<ast::Name> names;
+        for (size_t d = 0; d < c.dims.size(); d++) {
+          if (c.dims[d].empty() || std::count(c.dims.begin(), c.dims.end(), c.dims[d]) > 1) continue;
+          names.push_back({c.dims[d], n.loc});
+          dims_.push_back(d);
+        }
+        function_ = sema::build_location(program, check, l, names, numbers, args, diags);
+      }
+  }
+  Status place(std::optional<Mismatch> &m, const std::vector<interp::Value> &values, uint64_t seed) const {
+    if (!m || !function_) return {};
+    std::vector<interp::Value> args = values;
+    std::vector<int64_t> at = coordinates(shape_, m->index);
+    for (size_t d : dims_) {
+      interp::Tile t(DType::I64, {});
+      t.i[0] = at[d];
+      args.emplace_back(std::move(t));
+    }
+    auto r = call(*function_, std::move(args), seed, sources_);
+    if (!r) return r.failed();
+    for (size_t k = 0; k < r->size(); k++)
+      m->place.emplace_back(function_->outputs[k], std::get<interp::Tile>((*r)[k]).i[0]);
+    return {};
+  }
+
+private:
+  const SourceManager &sources_;
+  const std::vector<int64_t> shape_;
+  std::vector<size_t> dims_; // those that are arguments
+  std::optional<sema::HostFunction> function_;
+};
+
 static bool same_tensors(const LaunchData &a, const LaunchData &b) {
   for (size_t i = 0; i < a.tensors.size(); i++)
     if (a.tensors[i].bytes != b.tensors[i].bytes) return false;
@@ -370,6 +421,12 @@ static CaseResult run_case(sema::Program &program, const ast::Function &kernel, 
       };
       Comparison cmp = judge(got);
       for (size_t r = 1; r < results.size() && cmp.pass; r++) cmp = judge(results[r].tensors[i]);
+      cmp.dims = dim_names(kernel, h->outputs[k]);
+      Locator locator(program, check, h->outputs[k], cmp, numbers, args, diags);
+      if (diags.has_errors()) return fail(failure("the place of `{}` has errors", h->outputs[k]));
+      if (!cmp.pass)
+        for (std::optional<Mismatch> *m : {&cmp.first, &cmp.worst})
+          if (Status s = locator.place(*m, values, o.seed); !s) return fail(s.failed());
       out.outputs.emplace_back(h->outputs[k], std::move(cmp));
       compared.insert(h->outputs[k]);
     }

@@ -59,6 +59,9 @@ Status run_on(sema::Program &program, const Instance &instance, const sema::Inst
 // The limits for an output: those of the block (which may be null), else what rounding to the dtype leaves.
 Tolerance tolerance_of(const ast::Check *check, const std::string &output, DType t, Diagnostics &diags);
 
+// The names of a tensor's dims in the declaration of a kernel or program, "" where an extent is no name.
+std::vector<std::string> dim_names(const ast::Function &kernel, const std::string &tensor);
+
 // Calls `done` with every result as it comes. Ends after errors in the file, which are in `diags`, after a timeout and
 // after an interruption.
 void verify_kernel(sema::Program &program, const ast::Function &kernel, const ast::Check &check,

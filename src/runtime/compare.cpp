@@ -151,7 +151,7 @@ static Comparison compare_values(const HostTensor &got, std::span<const double> 
     c.nonfinite_mismatches += b.nonfinite;
     c.unwritten += b.unwritten;
   }
-  auto at = [&](int64_t i) { return Mismatch{i, got.get(i), expected[size_t(i)]}; };
+  auto at = [&](int64_t i) { return Mismatch{i, got.get(i), expected[size_t(i)], {}}; };
   if (first_nonfinite >= 0) worst = first_nonfinite;
   if (worst >= 0) c.worst = at(worst);
   if (first_bad >= 0)
@@ -176,7 +176,7 @@ Comparison compare(const HostTensor &got, const HostTensor &expected, const Tole
   if (!tolerance.exact || !wide) return c;
   for (int64_t i = 0; i < c.count; i++) {
     if (got.bits(i) == expected.bits(i) || got.get(i) != values[size_t(i)]) continue;
-    Mismatch m{i, got.get(i), values[size_t(i)]};
+    Mismatch m{i, got.get(i), values[size_t(i)], {}};
     if (c.mismatches++ == 0) c.first = c.worst = m;
     c.pass = false;
   }
@@ -205,8 +205,13 @@ std::string Comparison::to_string(std::string_view name) const {
   if (pass) return out;
   auto line = [&](const char *what, const Mismatch &m) {
     double error = std::fabs(m.got - m.expected);
-    out += fmt::format("  {} at {}: got {:.9g}, expected {:.9g}", what, shape_to_string(coordinates(shape, m.index)),
-                       m.got, m.expected);
+    std::vector<int64_t> at = coordinates(shape, m.index);
+    std::string named, place;
+    for (size_t d = 0; d < std::min(dims.size(), at.size()); d++)
+      if (!dims[d].empty()) named += fmt::format("{} {} {}", named.empty() ? " =" : ",", dims[d], at[d]);
+    for (const auto &[word, v] : m.place) place += fmt::format("{} {} {}", place.empty() ? ", in" : ",", word, v);
+    out += fmt::format("  {} at {}{}{}: got {:.9g}, expected {:.9g}", what, shape_to_string(at), named, place, m.got,
+                       m.expected);
     out += std::isfinite(error) ? fmt::format(", off by {:.3g}\n", error) : "\n";
   };
   if (mismatches > 0) {

@@ -18,11 +18,13 @@ std::string to_string(const Tolerance &t);
 struct Mismatch {
   int64_t index = 0;
   double got = 0, expected = 0;
+  std::vector<std::pair<std::string, int64_t>> place; // where that is in the caller's words: {"chunk", 2}
 };
 
 struct Comparison {
   bool pass = true;
   std::vector<int64_t> shape;
+  std::vector<std::string> dims; // names of the dims, "" where there is none; may be empty
   DType dtype = DType::F32;
   Tolerance tolerance;
   int64_t count = 0;

@@ -38,7 +38,7 @@ public:
   }
 
   void run() {
-    Once inputs(diags_), outputs(diags_), tolerances(diags_), cases(diags_);
+    Once inputs(diags_), outputs(diags_), tolerances(diags_), cases(diags_), located(diags_);
     for (const ast::Input &i : check_.inputs) {
       inputs(i.name);
       if (!params_.count(i.name.text)) unknown(i.name, "parameter", params_);
@@ -53,6 +53,15 @@ public:
         tolerances(n);
         if (!outputs_.count(n.text)) unknown(n, "output", outputs_);
       }
+    for (const ast::Locate &l : check_.locates) {
+      if (check_.is_bench) diags_.report(l.outputs[0].loc, DiagKind::bad_check, "`locate` belongs to a verify block");
+      for (const ast::Name &n : l.outputs) {
+        located(n);
+        if (!outputs_.count(n.text)) unknown(n, "output", outputs_);
+      }
+      Once items(diags_);
+      for (const ast::CaseSetting &s : l.items) items(s.name);
+    }
     std::set<std::string> settable = settings();
     for (const ast::Case &c : check_.cases) {
       cases(c.name);
@@ -83,6 +92,8 @@ private:
     ast::walk(check_.lets, add);
     for (const ast::Binding &b : check_.bindings) ast::walk(*b.value, add);
     for (const ast::Input &i : check_.inputs) ast::walk(*i.value, add);
+    for (const ast::Locate &l : check_.locates)
+      for (const ast::CaseSetting &s : l.items) ast::walk(*s.value, add);
     for (const ast::Case &c : check_.cases)
       for (const ast::CaseSetting &s : c.settings) ast::walk(*s.value, add);
     return out;

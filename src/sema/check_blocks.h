@@ -4,8 +4,8 @@
 
 namespace tkc::sema {
 
-// Every block names a kernel of the file, and each kernel has at most one of a kind. Inputs, outputs, tolerances and
-// the settings of cases name what the kernel has, once each.
+// Every block names a kernel of the file, and each kernel has at most one of a kind. Inputs, outputs, tolerances,
+// locations and the settings of cases name what the kernel has, once each.
 // `entries`: the kernels and programs that the file can name, its own and those of its imports.
 void check_blocks(const ast::File &file, const std::map<std::string, const ast::Function *> &entries,
                   Diagnostics &diags);

@@ -121,16 +121,19 @@ public:
         e->define({a.name, check.kernel.loc}, SV::make(Kind::Absent, check.kernel.loc, [&](SV &s) { s.s = a.name; }));
         continue;
       }
-      ir::Param p;
-      p.name = a.name;
-      p.type = ir::Type::tile(a.dtype, a.shape);
-      out.fn->params.push_back(p);
-      ir::Value *v = out.fn->new_value(p.type, a.name);
-      v->block = out.fn->body;
-      v->index = int64_t(out.fn->body->args.size());
-      out.fn->body->args.push_back(v);
-      e->define({a.name, check.kernel.loc}, SV::make_value(v, check.kernel.loc));
+      argument({a.name, check.kernel.loc}, ir::Type::tile(a.dtype, a.shape));
     }
+  }
+  void argument(const ast::Name &name, const ir::Type &type) {
+    ir::Param p;
+    p.name = name.text;
+    p.type = type;
+    out.fn->params.push_back(p);
+    ir::Value *v = out.fn->new_value(p.type, p.name);
+    v->block = out.fn->body;
+    v->index = int64_t(out.fn->body->args.size());
+    out.fn->body->args.push_back(v);
+    e->define(name, SV::make_value(v, name.loc));
   }
   // Those `let`s of the block that an expression needs: one may speak of tensors that do not exist yet for another.
   void lets(const ast::Check &check, const ast::Expr &needed_by) {
@@ -276,6 +279,33 @@ std::optional<HostFunction> build_expected(Program &program, const ast::Check &c
   if (diags.error_count() != errors) return std::nullopt;
   h.finish(results, binding.value->loc);
   for (const ast::Name &n : binding.targets) h.out.outputs.push_back(n.text);
+  return std::move(h.out);
+}
+
+std::optional<HostFunction> build_location(Program &program, const ast::Check &check, const ast::Locate &locate,
+                                           const std::vector<ast::Name> &dims, const Numbers &numbers,
+                                           const std::vector<HostArg> &args, Diagnostics &diags) {
+  int64_t errors = diags.error_count();
+  HostBuilder h(program, check, numbers, args, diags);
+  for (const ast::CaseSetting &item : locate.items) h.lets(check, *item.value); // there a dim's name is its extent
+  h.e->push_scope();
+  for (const ast::Name &d : dims) h.argument(d, ir::Type::tile(DType::I64, {}));
+  std::vector<ir::Value *> results;
+  for (const ast::CaseSetting &item : locate.items) {
+    SV v = h.e->expr(*item.value);
+    if (v.is_poison()) return std::nullopt;
+    ir::Value *x = h.e->value(v, DType::I64);
+    if (x && (x->type.dtype != DType::I64 || x->type.rank() != 0)) {
+      diags.report(item.value->loc, DiagKind::bad_check,
+                   fmt::format("`{}` must be an integer, it is {}", item.name.text, x->type.str()));
+      return std::nullopt;
+    }
+    if (!x || diags.error_count() != errors) return std::nullopt;
+    h.e->define(item.name, SV::make_value(x, item.value->loc));
+    results.push_back(x);
+    h.out.outputs.push_back(item.name.text);
+  }
+  h.finish(results, locate.outputs[0].loc);
   return std::move(h.out);
 }
 

@@ -48,6 +48,11 @@ std::optional<HostFunction> build_input(Program &program, const ast::Check &chec
 std::optional<HostFunction> build_expected(Program &program, const ast::Check &check, const ast::Binding &binding,
                                            const Numbers &numbers, const std::vector<HostArg> &args,
                                            Diagnostics &diags);
+// `locate y: chunk = T / 16`: an i64 for each item, from the kernel's inputs, as above, and then the coordinates of an
+// element as i64 scalars, one for each of `dims`. An item may name those before it.
+std::optional<HostFunction> build_location(Program &program, const ast::Check &check, const ast::Locate &locate,
+                                           const std::vector<ast::Name> &dims, const Numbers &numbers,
+                                           const std::vector<HostArg> &args, Diagnostics &diags);
 // The derivative of what `y = reference(x)` says, with respect to every float tensor that it names, for random
 // cotangents: an output per tensor. Null if it names none; errors are reported.
 std::optional<HostFunction> build_gradient(Program &program, const ast::Check &check, const ast::Binding &binding,

@@ -190,6 +190,10 @@ struct Tolerance { // tolerance y: rms 4e-3, max 1e-2;
   std::vector<Name> outputs;
   std::vector<ToleranceItem> items;
 };
+struct Locate { // locate o: sequence = B, chunk = T / 16;
+  std::vector<Name> outputs;
+  std::vector<CaseSetting> items;
+};
 struct Binding { // y = softmax_ref(x);   (o, s) = ref(q, k);
   std::vector<Name> targets;
   ExprPtr value;
@@ -204,6 +208,7 @@ struct Check {
   std::vector<Input> inputs;
   std::vector<Case> cases;
   std::vector<Tolerance> tolerances;
+  std::vector<Locate> locates;
 };
 
 // One file, declarations in source order within each kind.

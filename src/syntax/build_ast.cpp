@@ -702,20 +702,26 @@ private:
       std::vector<Name> targets = b->names() ? names(b->names()) : std::vector<Name>{name(b->bindingName())};
       return out.bindings.push_back({std::move(targets), expr(b->expr())});
     }
-    if (c->ASSIGN() && !c->name()) // an output that is called `case`, `input` or `tolerance`
+    if (c->ASSIGN() && !c->name()) // an output that is called `case`, `input`, `tolerance` or `locate`
       return out.bindings.push_back({{name(c->getStart())}, expr(c->expr())});
     if (c->CASE()) {
-      Case item{name(c->name()), {}, c->ON() != nullptr};
-      for (P::SettingContext *s : c->setting()) item.settings.push_back({name(s->name()), expr(s->expr())});
-      out.cases.push_back(std::move(item));
+      out.cases.push_back({name(c->name()), settings(c->setting()), c->ON() != nullptr});
     } else if (c->INPUT()) {
       out.inputs.push_back({name(c->name()), expr(c->expr())});
+    } else if (c->LOCATE()) {
+      out.locates.push_back({names(c->names()), settings(c->setting())});
     } else {
       Tolerance item{names(c->names()), {}};
       for (P::MeasureContext *m : c->measure())
         item.items.push_back({name(m->getStart()), m->expr() ? expr(m->expr()) : nullptr});
       out.tolerances.push_back(std::move(item));
     }
+  }
+
+  std::vector<CaseSetting> settings(const std::vector<P::SettingContext *> &list) {
+    std::vector<CaseSetting> out;
+    for (P::SettingContext *s : list) out.push_back({name(s->name()), expr(s->expr())});
+    return out;
   }
 
   int32_t file_;

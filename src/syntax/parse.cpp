@@ -449,7 +449,8 @@ private:
         p->consume();
         continue;
       }
-      bool item_word = starts_keyword_statement(type) || type == P::CASE || type == P::INPUT || type == P::TOLERANCE;
+      bool item_word = starts_keyword_statement(type) || type == P::CASE || type == P::INPUT || type == P::TOLERANCE ||
+                       type == P::LOCATE;
       if (type == P::RBRACE || (next.contains(type) && (item_word || type == P::LBRACE))) return;
       if (type == P::LBRACE) {
         skip_braces(p);

@@ -377,10 +377,7 @@ private:
     for (const Case &item : c.cases) {
       line_start();
       add("case {}{}", item.name.text, item.settings.empty() ? "" : ": ");
-      list(item.settings, [&](const CaseSetting &s) {
-        add("{} = ", s.name.text);
-        expr(*s.value);
-      });
+      settings(item.settings);
       out_ += item.gpu_only ? " on gpu;\n" : ";\n";
     }
     for (const Tolerance &t : c.tolerances) {
@@ -394,8 +391,22 @@ private:
       });
       out_ += ";\n";
     }
+    for (const Locate &l : c.locates) {
+      line_start();
+      out_ += "locate ";
+      names(l.outputs);
+      out_ += ": ";
+      settings(l.items);
+      out_ += ";\n";
+    }
     indent_--;
     out_ += "}\n";
+  }
+  void settings(const std::vector<CaseSetting> &items) {
+    list(items, [&](const CaseSetting &s) {
+      add("{} = ", s.name.text);
+      expr(*s.value);
+    });
   }
 
   std::string out_;
