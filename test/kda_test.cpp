@@ -7,42 +7,40 @@
 // below), else a word why there is none. Files are those of test/kda.
 //
 //   range
-//     TIRx-kernels#214, attention-gym#394, executorch#21417,          reports: gates from none to a reset
-//     transformers#48455, prismaquant#414, fla#77
-//     flash-linear-attention-npu#448                                  reports: gates at their bound
-//     sglang-jax#1587                                                 reports: resets at the seam of packed sequences
-//     cuLA#89                                                         documented (gates are at most 0)
-//     fla#736                                                         documented (keys whose recurrence grows)
-//     attention-gym#464                                               reports: states past the range of f16
-//     fla#624                                                         reports: a head of more value heads; samples
+//     TIRx-kernels#214, attention-gym#394, executorch#21417, fla#77 gates from none to a reset
+//     transformers#48455, prismaquant#414                           gates from none to a reset (gradients)
+//     flash-linear-attention-npu#448                                gates at their bound
+//     sglang-jax#1587                                               resets at the seam of packed sequences
+//     cuLA#89                                                       documented: gates are at most 0
+//     fla#736                                                       documented: keys whose recurrence grows
+//     attention-gym#464                                             states past the range of f16
+//     fla#624                                                       a head of more value heads
 //   values
-//     attention-gym#461                                               reports: gates from none to a reset (dg at -5);
-//     "pairs i = j" attention-gym#465                                               reports: the residual is a
-//     difference of sums in f32 attention-gym#475                                               reports: beta of
-//     exactly 0 and 1 sglang#38975, #38977, vllm#53877                                "beta rounded to bf16"
-//     vmlx-swift#433                                                  reports: gates from none to a reset (-0.001)
-//     sglang#32653, #32658, vllm#52909                                equality: a prompt in two parts
-//     vllm#40956, #41292                                              equality: a state by columns
-//     fla#640, #1228, #1229                                           compiler (of another language)
-//     fla#1115                                                        context-parallel
-//     fla#671                                                         equality: a batch of copies is its rows
-//     flash-linear-attention-npu#544, cuLA#43                         equality: packed sequences; reports: every length
-//     about a chunk;
-//                                                                     "no mask at the tail"
-//     ATOM#1750                                                       reports: every length about a chunk
-//     fla#876                                                         reports: blocks of every size
-//     fla PR#1230                                                     Python
-//     vllm#28293                                                      samples (gates and beta made in the kernel, and
-//     given)
+//     attention-gym#461                                             gates from none to a reset (dg at -5)
+//     attention-gym#465                                             the residual is a difference of sums in f32
+//     attention-gym#475                                             beta of exactly 0 and 1
+//     sglang#38975, #38977, vllm#53877                              "beta rounded to bf16"
+//     vmlx-swift#433                                                gates from none to a reset (-0.001)
+//     sglang#32653, #32658, vllm#52909                              a prompt in two parts
+//     vllm#40956, #41292                                            a state by columns
+//     fla#640, #1228, #1229                                         compiler (of another language)
+//     fla#1115                                                      context-parallel
+//     fla#671                                                       a batch of copies is its rows
+//     flash-linear-attention-npu#544                                packed sequences are separate runs
+//     cuLA#43                                                       every length about a chunk, "no mask at the tail"
+//     ATOM#1750                                                     every length about a chunk
+//     fla#876                                                       blocks of every size
+//     fla PR#1230                                                   Python
+//     vllm#28293                                                    samples: gates, beta made in the kernel
 //   memory
-//     fla#1134, #1135, #913, #1142                                    memory: NaN before and behind every tensor
-//     fla#1080, #911, npu#699                                         size (offsets of 64 bits want 4 GiB)
-//     fla#639                                                         reports: a gate of another rank
-//     fla#945, triton#9871, #10590                                    equality: every order of asynchronous work
-//     fla#607, #638, PR#687                                           compiler
-//     FlashKDA#24, #25, attention-gym#444                             equality: packed sequences; an empty sequence (on
-//     the emulator) vllm#50147, #55924                                              serving native-sparse-attention#23
-//     equality: packed sequences; "wrong sequence of a slot"
+//     fla#1134, #1135, #913, #1142                                  NaN before and behind every tensor
+//     fla#1080, #911, npu#699                                       size (more than 4 GiB)
+//     fla#639                                                       a gate of another rank
+//     fla#945, triton#9871, #10590                                  every order of asynchronous work
+//     fla#607, #638, PR#687                                         compiler (of another language)
+//     FlashKDA#24, #25, attention-gym#444                           an empty sequence, packed sequences (emulator)
+//     vllm#50147, #55924                                            serving
+//     native-sparse-attention#23                                    packed sequences, "wrong sequence of a slot"
 #include "driver/verify.h"
 #include "ir/target.h"
 #include "syntax/parse.h"

@@ -55,7 +55,8 @@ TEST_CASE("views of one projection, with NaN in the gaps") {
   for (const Odd &odd : kOdd)
     for (Executor executor : {Executor::Interp, Executor::Emu})
       for (int64_t pad : {0, 5}) { // 5: rows that no vector access fits
-        Problem p = bounded_problem(odd.program, odd.shape, 13);
+        // One variant of each program is compiled for the emulator; a batch is the interpreter's.
+        Problem p = executor == Executor::Emu ? packed(odd) : bounded_problem(odd.program, odd.shape, 13);
         const Shape &s = p.shape;
         How how{.executor = executor};
         // Row by row q, k, v of one token; dq, dk, dv likewise; all else with a gap behind every token.
@@ -69,7 +70,7 @@ TEST_CASE("views of one projection, with NaN in the gaps") {
           at += shape[2] * shape[3];
         }
         for (const auto &[name, shape] : shapes(p)) {
-          if (how.placements.count(name)) continue;
+          if (how.placements.count(name) || shape.size() < 2) continue;
           Placement place = guarded(shape, 0, 0);
           int64_t gap = 8 + pad;
           for (size_t d = 0; d < 2; d++) { // the outer dims: [B, T] of tokens, [N, HV] of states

@@ -7,7 +7,6 @@
 
 using namespace tkc;
 using namespace tkc::test;
-using driver::Executor;
 
 namespace {
 
@@ -74,19 +73,18 @@ TEST_CASE("the references of the samples agree with independent numbers") {
     for (const Problem *p : {&n.forward, &n.backward})
       for (const auto &[output, values] : expected(*p))
         if (n.results.count(output))
-          compared += check(n, output, HostTensor::from_doubles(DType::F64, {int64_t(values.size())}, values), 1e-6);
+          compared += check(n, output, HostTensor::from_doubles(DType::F64, {int64_t(values.size())}, values), 5e-6);
     CHECK(compared == n.results.size());
   }
 }
 
 TEST_CASE("the operators agree with independent numbers") {
-  for (const char *name : {"packed_softplus", "batch_bounded"})
-    for (Executor executor : {Executor::Interp, Executor::Emu}) {
-      Numbers n = read(name);
-      size_t compared = 0;
-      for (const Problem *p : {&n.forward, &n.backward})
-        for (const auto &[output, t] : run(*p, {.executor = executor}))
-          compared += check(n, output, t, output == "o" ? 4.5e-3 : output == "dg" ? 7e-3 : 5e-3);
-      CHECK(compared == n.results.size());
-    }
+  for (const char *name : {"packed_softplus", "batch_bounded"}) {
+    Numbers n = read(name);
+    size_t compared = 0;
+    for (const Problem *p : {&n.forward, &n.backward})
+      for (const auto &[output, t] : run(*p))
+        compared += check(n, output, t, output == "o" ? 4.5e-3 : output == "dg" ? 7e-3 : 5e-3);
+    CHECK(compared == n.results.size());
+  }
 }

@@ -25,18 +25,24 @@ TEST_CASE("gates from none to a reset, everywhere") {
   for (const char *program : kPrograms)
     for (double g : {0.0, -1e-3, -5.0, -6.0, -69.0, -1000.0}) {
       CAPTURE(g);
-      check_against_reference(given(program, {.T = 64, .H = 1, .HV = 2, .K = 32, .V = 32}, g, 21));
+      // Where nothing survives a token, the gradient of the gate is what is left of terms of order 1 that cancel.
+      Limits limits;
+      if (g < -30) limits["dg"] = {.max_abs = 1e-6};
+      check_against_reference(given(program, {.T = 64, .H = 2, .HV = 4}, g, 21), limits);
     }
 }
 
 TEST_CASE("gates at their bound") {
   for (const char *program : kPrograms)
-    for (const char *wide_range : {"true", "false"}) {
-      Problem p = bounded_problem(program, {.T = 64, .H = 1, .HV = 2, .K = 32, .V = 32}, 22);
-      if (program != std::string("gdn_forward")) p.options["wide_range"] = wide_range;
-      p.inputs["g"] = constant(p.inputs.at("g").dtype, shapes(p).at("g"), 30);
-      check_against_reference(p);
-    }
+    for (const char *wide_range : {"true", "false"})
+      for (double x : {8.0, 30.0}) {
+        Problem p = bounded_problem(program, {.T = 64, .H = 2, .HV = 4}, 22);
+        if (program != std::string("gdn_forward")) p.options["wide_range"] = wide_range;
+        p.inputs["g"] = constant(p.inputs.at("g").dtype, shapes(p).at("g"), x);
+        Limits limits;
+        if (x == 30) limits["dg"] = {.max_abs = 1e-6}; // the sigmoid is 1 in f32, its slope 0 instead of 1e-13
+        check_against_reference(p, limits);
+      }
 }
 
 TEST_CASE("resets at the seam of packed sequences") {
@@ -54,12 +60,12 @@ TEST_CASE("resets at the seam of packed sequences") {
 TEST_CASE("every length about a chunk") {
   for (const char *program : kPrograms)
     for (int64_t T : {1, 8, 15, 16, 17, 31, 33, 65})
-      check_against_reference(bounded_problem(program, {.T = T, .H = 1, .HV = 2, .K = 32, .V = 16}, 24 + T));
+      check_against_reference(bounded_problem(program, {.T = T, .H = 2, .HV = 4}, 24 + T));
 }
 
 TEST_CASE("blocks of every size in the backward pass") {
   for (const char *block : {"16", "32", "64"}) {
-    Problem p = bounded_problem("kda_backward", {.T = 70, .H = 1, .HV = 2, .K = 32, .V = 32}, 25);
+    Problem p = bounded_problem("kda_backward", {.T = 70, .H = 2, .HV = 4}, 25);
     p.options["BLOCK"] = block;
     check_against_reference(p);
   }
@@ -67,7 +73,7 @@ TEST_CASE("blocks of every size in the backward pass") {
 
 TEST_CASE("beta of exactly 0 and 1") {
   for (const char *program : kPrograms) {
-    Problem p = bounded_problem(program, {.T = 40, .H = 1, .HV = 2, .K = 32, .V = 32}, 26);
+    Problem p = bounded_problem(program, {.T = 40, .H = 2, .HV = 4}, 26);
     p.options.erase("beta_sigmoid");
     HostTensor &beta = p.inputs.at("beta");
     for (int64_t i = 0; i < beta.count(); i++) beta.set(i, double(i % 3 == 1));
@@ -115,7 +121,8 @@ TEST_CASE("one key over and over, no decay, beta 1") {
     p.inputs["beta"] = constant(DType::BF16, {1, 48, 1}, 1);
     HostTensor &k = p.inputs.at("k");
     for (int64_t i = 32; i < k.count(); i++) k.set_bits(i, k.bits(i % 32));
-    check_against_reference(p);
+    // The limits for slow decay with correlated keys.
+    check_against_reference(p, {{"o", {.rms = 9e-3}}, {"s", {.rms = 7e-3}}, {"dbeta", {.rms = 9e-3}}});
   }
 }
 
