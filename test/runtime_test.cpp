@@ -298,6 +298,11 @@ TEST_CASE("the report names the first and the worst element") {
                             "  2 of 6 elements differ\n"
                             "  first at [0, 2]: got 3.5, expected 3, off by 0.5\n"
                             "  worst at [1, 1]: got 9, expected 5, off by 4\n");
+  c.dims = {"", "K"};
+  c.first->place = {{"sequence", 0}, {"chunk", 2}};
+  std::string text = c.to_string("y");
+  CHECK(text.find("  first at [0, 2] = K 2, in sequence 0, chunk 2: got 3.5, expected 3, off by 0.5\n") != text.npos);
+  CHECK(text.find("  worst at [1, 1] = K 1: got 9, expected 5, off by 4\n") != text.npos);
   CHECK(compare(got, got, {.rms = 1e-3}).to_string("y") ==
         "y: ok  f32[2, 3]  rms 0.00e+00 (limit 0.001)  max abs 0.00e+00\n");
 }

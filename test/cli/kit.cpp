@@ -32,7 +32,7 @@ const char *const kWrong = R"(kernel wrong(x: tensor<f32>[N], y: out tensor<f32>
     store(y[0 :+ 32], load(x[0 :+ 32]) + 1.0);
 }
 reference ref(x: tensor<f64>[N]) -> tensor<f64>[N] { return x; }
-verify wrong { y = ref(x); case one: N = 32; }
+verify wrong { y = ref(x); case one: N = 32; locate y: half = N / 16; }
 )";
 
 const char *const kSpin = R"(kernel spin(x: tensor<i32>[N], y: out tensor<i32>[N]) grid (1) warps 1 {

@@ -38,6 +38,14 @@ TEST_CASE("verify: exit 0 and 3, the last line, JSON") {
     CHECK(contains(r.out, "\n      first at [0]"));
     CHECK(contains(r.out, "0 passed, 1 failed, 0 skipped on the "));
     CHECK(contains(read_text(f / "w.json"), "\"status\": \"mismatch\""));
+    CHECK(contains(r.out, " = N 0, in half 0: got "));
+    Result<JsonValue> j = parse_json(read_text(f / "w.json"));
+    REQUIRE(j.ok());
+    const JsonValue *first = j->find("cases")->items[0].find("outputs")->items[0].find("first");
+    REQUIRE(first);
+    CHECK(first->find("index")->items[0].integer == 0);
+    CHECK(first->find("dims")->find("N")->integer == 0);
+    CHECK(first->find("place")->find("half")->integer == 0);
   }
   CHECK(run_tkc({"verify", good, "--device", "interp", "--json", f.path.string()}).code == 1);
   Ran checked = run_tkc({"verify", good, "--device", "interp", "--check-grad", "--json", f / "g.json"});
