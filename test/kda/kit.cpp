@@ -218,7 +218,9 @@ void check_against_reference(const Problem &p, const Limits &limits) {
   auto want = expected(p);
   for (const auto &[name, got] : run(p)) {
     Tolerance limit;
-    limit.rms = name == "o" ? 4.5e-3 : name == "dg" ? 7e-3 : 5e-3;
+    // Those of the samples, but for dbeta: it is one sum for each token and head, of products of rounded numbers of
+    // both signs, and in a small problem a few tokens, whose terms may cancel, are most of it.
+    limit.rms = name == "o" ? 4.5e-3 : name == "dg" ? 7e-3 : name == "dbeta" ? 1e-2 : 5e-3;
     if (auto it = limits.find(name); it != limits.end()) limit = it->second;
     Comparison c = compare(got, want.at(name), limit);
     CHECK_MESSAGE(c.pass, p.program, ": ", c.to_string(name));

@@ -40,7 +40,7 @@ struct How {
 Tensors run(const Problem &p, const How &how = {});
 // The same outputs by the reference of the sample, in f64.
 std::map<std::string, std::vector<double>> expected(const Problem &p);
-// Runs both on the interpreter and compares with the limits of the samples, or those given by output.
+// Runs both on the interpreter and compares with limits that suit small problems, or those given by output.
 using Limits = std::map<std::string, Tolerance>;
 void check_against_reference(const Problem &p, const Limits &limits = {});
 // The shapes of the parameters, by name; those that are absent are not there.

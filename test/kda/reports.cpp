@@ -121,8 +121,8 @@ TEST_CASE("one key over and over, no decay, beta 1") {
     p.inputs["beta"] = constant(DType::BF16, {1, 48, 1}, 1);
     HostTensor &k = p.inputs.at("k");
     for (int64_t i = 32; i < k.count(); i++) k.set_bits(i, k.bits(i % 32));
-    // The limits for slow decay with correlated keys.
-    check_against_reference(p, {{"o", {.rms = 9e-3}}, {"s", {.rms = 7e-3}}, {"dbeta", {.rms = 9e-3}}});
+    // The limits for slow decay with correlated keys; what a bf16 key is off norm 1 is seen by the gradient of beta.
+    check_against_reference(p, {{"o", {.rms = 9e-3}}, {"s", {.rms = 7e-3}}, {"dbeta", {.rms = 3e-2}}});
   }
 }
 
