@@ -37,7 +37,8 @@ template <typename T> void arithmetic(const std::string &t) {
   });
   binary<T>("mul.hi." + t + " %d, %a, %b;", [](T a, T b) {
     __extension__ typedef __int128 I;
-    return T((I(a) * I(b)) >> (8 * sizeof(T)));
+    __extension__ typedef unsigned __int128 U; // the product of two of 64 bits without a sign passes I
+    return T((U(I(a)) * U(I(b))) >> (8 * sizeof(T)));
   });
 }
 } // namespace
