@@ -600,7 +600,7 @@ TEST_CASE("syntax errors: exact texts") {
   CHECK(errors_of("let x = 3;") == "1:1 unexpected keyword `let`, expected a declaration\n");
   CHECK(errors_of("verify k { case a M = 1; }") == "1:19 unexpected `M`, expected `on`, `;` or `:`\n");
   CHECK(errors_of("verify k { tolerance y: abs 3; }") == "1:25 unexpected `abs`, expected `rms`, `max` or `exact`\n");
-  CHECK(errors_of("verify k { locate y; }") == "");
+  CHECK(errors_of("verify k { locate y; }") == "1:20 unexpected `;`, expected `,` or `:`\n");
   CHECK(errors_of("verify k { tolerance y: rms; }") == "1:28 unexpected `;`, expected an expression\n");
   CHECK(errors_of("verify k { if a { } }") == "1:12 unexpected keyword `if`, expected an item or `}`\n");
   CHECK(errors_of("fn f(a,,b) { }") == "1:8 unexpected `,`, expected a name\n");
