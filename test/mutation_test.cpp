@@ -4,6 +4,7 @@
 // these run clean under all policies.
 #include "compile_kit.h"
 #include "driver/verify.h"
+#include "lines.h"
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
@@ -62,15 +63,6 @@ struct Mutant {
   std::string harmless; // why it does no harm; empty: it must be caught
 };
 
-std::vector<std::string> lines_of(const std::string &text) {
-  std::vector<std::string> out;
-  for (size_t at = 0; at < text.size();) {
-    size_t end = std::min(text.find('\n', at), text.size());
-    out.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return out;
-}
 std::string joined(const std::vector<std::string> &lines) {
   std::string out;
   for (const std::string &l : lines) out += l + "\n";

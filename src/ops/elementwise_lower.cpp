@@ -7,6 +7,7 @@
 #include "codegen/lower_ctx.h"
 #include "codegen/math.h"
 #include "codegen/nvvm.h"
+#include "ops/contract.h"
 #include "ops/lowering.h"
 #include "support/check.h"
 #include <algorithm>
@@ -86,16 +87,6 @@ void lower_rounding(LowerCtx &c, const Op &op, Intrinsic::ID id) {
   Regs r = map1(codegen::widen(c, t, c.regs(op.operand(0))), [&](V x) { return c.b.CreateUnaryIntrinsic(id, x); });
   c.set(op.result(), codegen::narrow(c, t, r));
 }
-
-// Products and sums of f32 and f64 may be fused. Those of narrower types may not: each op rounds.
-struct Contract {
-  llvm::IRBuilderBase::FastMathFlagGuard guard;
-  Contract(LowerCtx &c, DType t) : guard(c.b) {
-    llvm::FastMathFlags flags;
-    flags.setAllowContract(t == DType::F32 || t == DType::F64);
-    c.b.setFastMathFlags(flags);
-  }
-};
 
 using BinaryFn = V(llvm::IRBuilder<> &, V, V);
 

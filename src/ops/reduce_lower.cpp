@@ -1,6 +1,7 @@
 // Reductions along one axis: the registers of a thread first, then the lanes of a warp, then the warps through scratch.
 // The order of the additions depends on the layout alone, and every replica of the result gets the same bits.
 #include "ops/accumulate.h"
+#include "ops/contract.h"
 #include "ops/lowering.h"
 #include <bit>
 
@@ -31,13 +32,7 @@ public:
   }
 
   void run() {
-    // A sum of products may fuse them, as elementwise sums may.
-    llvm::IRBuilderBase::FastMathFlagGuard guard(c_.b);
-    if (kind_ == Combine::Sum && (acc_ == DType::F32 || acc_ == DType::F64)) {
-      llvm::FastMathFlags flags;
-      flags.setAllowContract();
-      c_.b.setFastMathFlags(flags);
-    }
+    Contract contract(c_, acc_); // a sum of products may fuse them, as elementwise sums may
     RegLayout sliced = layout_.slice(int(axis_));
     std::vector<Partial> result = registers(size_t(sliced.num_regs()));
     for (int r : exchange_.result_regs) lanes(result[size_t(r)]);

@@ -92,7 +92,7 @@ public:
   // copies, and only the read is left: in a loop (`ring`) of rows in chunks of 16 bytes, which is what such copies
   // write.
   Work staged(const RegLayout &coalesced, const RegLayout &to, DType t, bool ring);
-  Work item(const RegLayout &to, DType t); // a field of a ring's item that is read from its slot
+  Work item(const RegLayout &to, DType t); // reading a tile from a ring's slot
   bool through_shared(const RegLayout &from, const RegLayout &to, DType t);
   Work reduce(const ir::Op &op, const RegLayout &operand) const;
   Work scan(const ir::Op &op, const RegLayout &l) const; // in this layout, of which the axis must be bit_by_bit()
@@ -111,7 +111,6 @@ public:
 
 private:
   const SmemCost &ring_read(const RegLayout &to, int64_t bytes);
-  Work reread(const RegLayout &to, DType t);
   Work product_work(const ir::Op &op, const MmaConfig &c, const RegLayout &a, const RegLayout &b,
                     const RegLayout &acc) const;
   Work access_work(const ir::Op &op, const RegLayout &l, DType t, bool store) const;

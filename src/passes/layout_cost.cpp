@@ -178,18 +178,21 @@ Work LayoutCost::staged(const RegLayout &coalesced, const RegLayout &to, DType t
   if (coalesced == to) return {};
   const ConversionPlan &plan = planner_.plan(coalesced, to, dtype_bytes(t) * 8);
   if (plan.kind != ConvertKind::Shared) return conversion(coalesced, to, t);
-  const SmemSide &load = plan.shared.load;
-  double slots = double(load.accesses.size()) + double(load.packs) * costs_.pack;
-  double wavefronts = double(load.wavefronts) * costs_.wavefront;
+  // Its address does not depend on the loop's values, so the read is issued early enough to hide its latency.
+  Work w;
   if (ring) {
-    const SmemCost &read = ring_read(to, dtype_bytes(t));
-    slots = double(read.accesses) * (read.width < 4 ? 1 + costs_.pack : 1);
-    wavefronts = double(read.wavefronts) * costs_.wavefront;
+    w = item(to, t);
+  } else {
+    const SmemSide &load = plan.shared.load;
+    double slots = double(load.accesses.size()) + double(load.packs) * costs_.pack;
+    w = {.serial = slots,
+         .issue = slots * per_core(),
+         .shared = double(warps_) * double(load.wavefronts) * costs_.wavefront};
   }
   // The copy writes rows of 16 bytes a lane: its wavefronts are those of the bytes.
   double written = double(coalesced.num_regs() * dtype_bytes(t)) * 32 / 128 * costs_.wavefront;
-  // Its address does not depend on the loop's values, so the read is issued early enough to hide its latency.
-  return {.serial = slots, .issue = slots * per_core(), .shared = double(warps_) * (wavefronts + written)};
+  w.shared += double(warps_) * written;
+  return w;
 }
 
 Work LayoutCost::item(const RegLayout &to, DType t) {
@@ -307,16 +310,8 @@ Work LayoutCost::conversion(const ir::Value *v, const RegLayout &from, const Reg
     double slots = double(it->second) * double(to.num_regs());
     other({.serial = slots, .issue = slots * per_core()}, Conversion::How::Remade);
   }
-  if (staged) other(reread(to, v->type.dtype), Conversion::How::Reread);
+  if (staged) other(item(to, v->type.dtype), Conversion::How::Reread);
   return best;
-}
-
-Work LayoutCost::reread(const RegLayout &to, DType t) {
-  const SmemCost &read = ring_read(to, dtype_bytes(t));
-  double slots = double(read.accesses) * (read.width < 4 ? 1 + costs_.pack : 1);
-  return {.serial = slots,
-          .issue = slots * per_core(),
-          .shared = double(warps_) * double(read.wavefronts) * costs_.wavefront};
 }
 
 Work LayoutCost::conversion(const RegLayout &from, const RegLayout &to, DType t) {

@@ -21,6 +21,7 @@
 #include "passes/effects.h"
 #include "passes/layout_choice.h"
 #include "passes/passes.h"
+#include "passes/ring_slot.h"
 #include "passes/shared_buffers.h"
 #include "passes/tensor_copies.h"
 #include <algorithm>
@@ -36,8 +37,6 @@ using ir::Type;
 using ir::Value;
 
 namespace {
-
-constexpr int64_t kMostStages = 4; // that are chosen: more hide no more latency (schedule_loops.cpp)
 
 struct Field {
   std::string name;
@@ -116,10 +115,7 @@ private:
   static bool copies(const Op &push, const Value *v, const Writes &writes, const ir::Uses &uses) {
     const Op *load = v->op;
     if (!load || load->kind != OpKind::Load || load->block != push.block || uses.of(v).size() != 1) return false;
-    if (load->attrs.i_or("has_mask", 0) || load->attrs.i_or("has_other", 0)) return false;
-    for (int64_t g : load->attrs.ints("gather"))
-      if (g) return false;
-    return writes.never_written(load->operand(0)) &&
+    return copy_obstacle(*load, writes).empty() &&
            access_vector(*load, v->type.dtype, 16) * dtype_bytes(v->type.dtype) >= 4;
   }
   // The same box for every push.
@@ -136,31 +132,22 @@ private:
 
   // The fields in a slot.
   void place() {
-    int64_t stage_bytes = 0, span = 128;
+    RingSlot slot(tma_);
     Attrs &a = ring_->attrs;
     std::vector<int64_t> offsets;
     for (size_t i = 0; i < fields_.size(); i++) {
       Field &field = fields_[i];
       if (tma_) field.smem = field.tensor.smem;
-      // The padding is written too.
-      int64_t elements = 1;
-      for (int64_t n : field.type.shape) elements <<= log2_ceil(n);
-      field.smem.bytes = elements * dtype_bytes(field.type.dtype);
-      int64_t align = std::max<int64_t>(tma_ ? 128 : 16, field.smem.alignment);
-      stage_bytes = (stage_bytes + align - 1) / align * align;
-      field.offset = stage_bytes;
-      stage_bytes += field.smem.bytes;
-      span = std::max(span, align);
+      field.offset = slot.add(field.smem, field.type);
       offsets.push_back(field.offset);
       a.set(fmt::format("smem{}", i), field.smem);
       how_ += fmt::format(" {} {}", field.name, tma_ ? "by tma" : field.copied ? "by cp.async" : "by stores");
     }
-    stage_bytes = (stage_bytes + span - 1) / span * span;
     if (tma_) {
       a.set("transport", std::string("tma"));
       a.set("producer", int64_t(1));
     }
-    a.set("stage_bytes", stage_bytes);
+    a.set("stage_bytes", slot.bytes());
     a.set("field_offset", offsets);
     open_ = a.i("stages") == 0;
     set_slots(open_ ? 2 : a.i("stages"));

@@ -2,6 +2,7 @@
 #include "ir/op_def.h"
 #include "passes/effects.h"
 #include "passes/layout_choice.h"
+#include "passes/ring_slot.h"
 #include "passes/shared_buffers.h"
 #include <algorithm>
 #include <map>
@@ -16,7 +17,6 @@ using ir::OpKind;
 using ir::Value;
 
 namespace {
-constexpr int64_t kMostStages = 4; // more hide no more latency (measured: 3 to 5 slots are within 3 %)
 
 // Bytes on their way to an SM that keep its share of the memory busy: 4.3 TB/s times a latency of about 2 us under load
 // over 132 SMs, and half as much again since slots empty in steps.
@@ -121,10 +121,7 @@ private:
 
   // Why a load cannot run ahead; empty if it can.
   std::string reason(const Op &load, const AheadOfTime &ahead) const {
-    if (!writes_.never_written(load.operand(0))) return "the kernel writes its tensor";
-    if (load.attrs.i_or("has_mask", 0) || load.attrs.i_or("has_other", 0)) return "it has a mask or another value";
-    for (int64_t g : load.attrs.ints("gather"))
-      if (g) return "it gathers";
+    if (std::string why = copy_obstacle(load, writes_); !why.empty()) return why;
     for (const Value *v : load.operands)
       if (const Value *o = ahead.obstacle(v))
         return fmt::format("its place depends on `{}`", o->name.empty() ? "a value of the iteration" : o->name);
@@ -212,21 +209,13 @@ private:
     if (via.empty()) tma = s.not_tma.empty() && product && f_.warps > kMostRoleWarps;
     if (!target_.has(ir::kTma) || !product) s.not_tma.clear();
     if (tma) s.transport = "tma";
-    int64_t span = 128;
+    RingSlot slot(tma);
     for (RingField &field : s.fields) {
       if (tma) field.smem = field.tensor.smem;
-      // The copies write the padding too.
-      const ir::Value *tile = field.load->result();
-      field.smem.bytes = int64_t(uint64_t(dtype_bytes(tile->type.dtype)) << tile->layout->space().bits);
-      int64_t align = std::max<int64_t>(tma ? 128 : 16, field.smem.alignment);
-      s.stage_bytes = (s.stage_bytes + align - 1) / align * align;
-      field.offset = s.stage_bytes;
-      s.stage_bytes += field.smem.bytes;
-      span = std::max(span, align);
+      field.offset = slot.add(field.smem, field.load->result()->type);
     }
-    // The slots keep the alignment of their first byte under every swizzle.
-    s.stage_bytes = (s.stage_bytes + span - 1) / span * span;
-    alignment_ = std::max(alignment_, span);
+    s.stage_bytes = slot.bytes();
+    alignment_ = std::max(alignment_, slot.alignment());
   }
 
   // Slots for every ring: first two for each, then one more in turn, up to kMostStages, while they fit and the SM has

@@ -26,6 +26,8 @@ namespace {
 // the estimates differ by 6 %.)
 constexpr double kMoreWarpsPay = 0.9;
 
+// With more products than this, those outside loops are tried by classes: a propagation for every product and candidate
+// takes half a second for 30 products.
 constexpr size_t kProductsOneByOne = 8;
 
 std::vector<MmaConfig> candidates(const Op &op, const ir::Target &target, int64_t warps) {

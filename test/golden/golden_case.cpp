@@ -22,16 +22,6 @@ std::vector<std::string> Case::all(const std::string &key) const {
   return out;
 }
 
-std::vector<std::string> lines_of(const std::string &text) {
-  std::vector<std::string> out;
-  for (size_t at = 0; at < text.size();) {
-    size_t end = std::min(text.find('\n', at), text.size());
-    out.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return out;
-}
-
 std::optional<Case> read_case(const std::string &path, std::string &problem) {
   std::ifstream in(path, std::ios::binary);
   std::stringstream text;

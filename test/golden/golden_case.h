@@ -8,6 +8,7 @@
 //
 // The name starts with `fail_` if, and only if, the case ends in an error.
 #pragma once
+#include "lines.h"
 #include <map>
 #include <optional>
 #include <string>
@@ -39,7 +40,5 @@ std::string expanded(const Case &c);
 
 // Lines that differ, with two lines of context, as `diff -u` shows them.
 std::string difference(const std::string &expected, const std::string &found, size_t context = 2);
-
-std::vector<std::string> lines_of(const std::string &text);
 
 } // namespace tkc::golden
