@@ -4,6 +4,7 @@
 #include "ops/contract.h"
 #include "ops/lowering.h"
 #include <bit>
+#include <optional>
 
 namespace tkc::ops {
 
@@ -32,7 +33,8 @@ public:
   }
 
   void run() {
-    Contract contract(c_, acc_); // a sum of products may fuse them, as elementwise sums may
+    std::optional<Contract> contract; // a sum of products may fuse them, as elementwise sums may
+    if (kind_ == Combine::Sum) contract.emplace(c_, acc_);
     RegLayout sliced = layout_.slice(int(axis_));
     std::vector<Partial> result = registers(size_t(sliced.num_regs()));
     for (int r : exchange_.result_regs) lanes(result[size_t(r)]);
