@@ -4,7 +4,7 @@ find_package(LLVM 22.1 REQUIRED CONFIG PATHS /usr/lib/llvm-22/lib/cmake/llvm NO_
 add_library(tkc_llvm INTERFACE)
 target_include_directories(tkc_llvm SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS})
 separate_arguments(llvm_defs NATIVE_COMMAND "${LLVM_DEFINITIONS}")
-target_compile_options(tkc_llvm INTERFACE ${llvm_defs})
+add_compile_options(${llvm_defs}) # everywhere: the targets with LLVM's headers share precompiled headers with those without
 if(TKC_LLVM_SHARED)
   target_link_libraries(tkc_llvm INTERFACE LLVM)
 else()

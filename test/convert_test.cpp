@@ -131,7 +131,7 @@ TEST_CASE("every conversion puts every element where it belongs") {
     RegLayout src = any_layout(rng, shape, warp_bits), dst = any_layout(rng, shape, warp_bits);
     if (rng.chance(40)) { // stay in the warp: the same vectors, dealt out anew
       dst = src;
-      std::vector<uint32_t> inner = dst.lane;
+      std::vector<uint32_t> inner = dst.lane.to_vector();
       inner.insert(inner.end(), dst.reg.begin(), dst.reg.end());
       rng.shuffle(inner);
       for (int mixes = int(rng.below(4)); mixes > 0; mixes--) {

@@ -21,7 +21,7 @@ struct Random {
   explicit Random(uint64_t seed) : engine(seed) {}
   int64_t below(int64_t n) { return int64_t(engine() % uint64_t(n)); }
   bool chance(int percent) { return below(100) < percent; }
-  template <typename T> void shuffle(std::vector<T> &v) {
+  template <typename V> void shuffle(V &v) {
     for (size_t i = v.size(); i > 1; i--) std::swap(v[i - 1], v[size_t(below(int64_t(i)))]);
   }
 };

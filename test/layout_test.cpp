@@ -106,7 +106,7 @@ TEST_CASE("a layout holds every element, and owners and free bits say where") {
       CHECK_EACH(all.size() == owners.size());
       for (const Owner &o : all) CHECK_EACH(std::find(owners.begin(), owners.end(), o) != owners.end());
     }
-    auto parsed = RegLayout::parse(l.to_string(), l.shape);
+    auto parsed = RegLayout::parse(l.to_string(), l.shape.to_vector());
     REQUIRE(parsed);
     CHECK(*parsed == l);
     CHECK(parsed->hash() == l.hash());
@@ -158,7 +158,7 @@ TEST_CASE("derived layouts hold what they should") {
       CHECK_EACH(inserted.coord(0, 17, 0) == c);
       CHECK_EACH(inserted.slice(at) == [&] {
         RegLayout same = l;
-        std::erase(same.reg, 0u);
+        same.reg.erase(std::remove(same.reg.begin(), same.reg.end(), 0u), same.reg.end());
         return same;
       }());
     }
@@ -170,7 +170,7 @@ TEST_CASE("derived layouts hold what they should") {
       auto from = l.coord(r, lane, w), to = permuted.coord(r, lane, w);
       for (size_t d = 0; d < perm.size(); d++) CHECK_EACH(to[d] == from[size_t(perm[d])]);
     });
-    std::vector<int64_t> narrow = l.shape;
+    std::vector<int64_t> narrow = l.shape.to_vector();
     for (int64_t &n : narrow)
       if (rng.chance(50)) n = 1;
     RegLayout source = l.broadcast_source(narrow);
@@ -209,7 +209,7 @@ TEST_CASE("derived layouts hold what they should") {
     if (TileSpace(to).bits == from_space.bits)
       for (uint32_t e = 0; e < 1u << from_space.bits; e++) {
         if (inside(l, e) != inside(raw, e)) agree = false;
-        if (inside(l, e) && flat(l.shape, coord_of(l, e)) != flat(to, coord_of(raw, e))) agree = false;
+        if (inside(l, e) && flat(l.shape.to_vector(), coord_of(l, e)) != flat(to, coord_of(raw, e))) agree = false;
       }
     else
       agree = false;

@@ -64,7 +64,7 @@ Value *both(LowerCtx &c, Value *p, Value *q) {
 }
 
 namespace {
-std::vector<uint32_t> along(const TileSpace &s, const std::vector<uint32_t> &bases, int64_t dim) {
+std::vector<uint32_t> along(const TileSpace &s, const Basis &bases, int64_t dim) {
   std::vector<uint32_t> out;
   for (uint32_t v : bases) out.push_back(uint32_t(s.coord(v, int(dim))));
   return out;

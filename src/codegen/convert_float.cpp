@@ -240,6 +240,26 @@ Regs widen(LowerCtx &c, DType t, const Regs &x) {
   return each(x, [&](V v) { return b.CreateFPExt(v, b.getFloatTy()); });
 }
 
+std::array<V, 2> fp8_word_to_f16(LowerCtx &c, DType t, V word) {
+  llvm::IRBuilder<> &b = c.b;
+  std::array<V, 2> out;
+  for (unsigned half : {0u, 1u}) {
+    if (auto *constant = llvm::dyn_cast<llvm::ConstantInt>(word)) {
+      uint64_t pair = 0;
+      for (unsigned k : {0u, 1u}) {
+        uint64_t bits = constant->getZExtValue() >> (16 * half + 8 * k) & 0xff;
+        pair |= encode_float(DType::F16, decode_float(t, bits)) << 16 * k;
+      }
+      out[half] = c.i32(int64_t(pair));
+      continue;
+    }
+    V bytes = b.CreateTrunc(half ? b.CreateLShr(word, 16) : word, b.getInt16Ty());
+    out[half] = b.CreateBitCast(
+        t == DType::E4M3 ? nvvm::cvt_rn_f16x2_e4m3x2(b, bytes) : nvvm::cvt_rn_f16x2_e5m2x2(b, bytes), b.getInt32Ty());
+  }
+  return out;
+}
+
 Regs narrow(LowerCtx &c, DType t, const Regs &x) {
   llvm::IRBuilder<> &b = c.b;
   Conversion convert(c);

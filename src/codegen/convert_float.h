@@ -14,4 +14,7 @@ Regs widen(LowerCtx &c, DType t, const Regs &x);
 // f32 (f64 if t is) to the float dtype t with one rounding.
 Regs narrow(LowerCtx &c, DType t, const Regs &x);
 
+// A word of four fp8 values (e4m3 or e5m2; i32) as two words of two f16 values each, the low pair first. Exact.
+std::array<llvm::Value *, 2> fp8_word_to_f16(LowerCtx &c, DType t, llvm::Value *word);
+
 } // namespace tkc::codegen

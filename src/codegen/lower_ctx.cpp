@@ -155,7 +155,7 @@ void LowerCtx::leave_role(Role outer) {
 
 Value *LowerCtx::coordinate(const RegLayout &l, int64_t reg, int64_t dim) {
   TileSpace space = l.space();
-  auto project = [&](const std::vector<uint32_t> &bases) {
+  auto project = [&](const Basis &bases) {
     std::vector<uint32_t> out;
     for (uint32_t v : bases) out.push_back(uint32_t(space.coord(v, int(dim))));
     return out;

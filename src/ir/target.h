@@ -11,7 +11,7 @@ namespace tkc::ir {
 enum Feature : uint32_t {
   kLdmatrix = 1,     // ldmatrix, movmatrix
   kCpAsync = 2,      // cp.async
-  kFp8 = 4,          // e4m3/e5m2 conversions and products
+  kFp8 = 4,          // e4m3/e5m2 conversions and products, these in hardware only with kFp8Mma
   kStmatrix = 8,     // stmatrix
   kTma = 16,         // bulk and tensor copies, mbarrier transactions
   kCluster = 32,     // clusters, DSMEM
@@ -20,6 +20,9 @@ enum Feature : uint32_t {
   kHopper = kStmatrix | kTma | kCluster | kElect | kBf16Native,
   kWideGlobal = 256, // 32-byte global accesses
   kSetMaxNReg = 512,
+  // Tensor cores multiply fp8. Elsewhere the assembler converts operands of mma to f16, which tkc does by itself:
+  // ptxas 13.0 reads the upper half of an operand register that is zero from an unrelated constant.
+  kFp8Mma = 2048,
   kMixedFloat = 1024, // add, sub, fma of f32 with f16 and bf16 operands
 };
 

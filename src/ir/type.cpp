@@ -9,7 +9,7 @@ int64_t Type::elements() const {
   return n;
 }
 
-std::string shape_str(const std::vector<int64_t> &shape) {
+std::string shape_str(std::span<const int64_t> shape) {
   std::string out = "[";
   for (size_t i = 0; i < shape.size(); i++)
     out += (i ? ", " : "") + (shape[i] == kDynamic ? std::string("?") : std::to_string(shape[i]));

@@ -2,6 +2,7 @@
 #pragma once
 #include "support/dtype.h"
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,6 @@ struct Type {
   std::string str() const; // tile<f32>[4, 64], f32 for a scalar, tensor<bf16>[?, 4096]
 };
 
-std::string shape_str(const std::vector<int64_t> &shape); // [4, 64]
+std::string shape_str(std::span<const int64_t> shape); // [4, 64]
 
 } // namespace tkc::ir

@@ -183,7 +183,7 @@ Vectors scratch_bases(const Candidate &c, int bits, int elem_log2, std::span<con
 SharedPlan expand_plan(const RegLayout &src, Vectors bases, int elem_log2, const SideQuery &store,
                        const SideQuery &load, bool private_warps, const LayoutFeatures &features) {
   SharedPlan plan;
-  plan.layout = {src.shape, int64_t(1) << elem_log2, std::move(bases), 0, 16};
+  plan.layout = {src.shape.to_vector(), int64_t(1) << elem_log2, std::move(bases), 0, 16};
   SideQuery s = store, l = load;
   s.bases = l.bases = plan.layout.bases;
   SideShape store_shape = side_shape(s), load_shape = side_shape(l);

@@ -12,15 +12,15 @@ static uint32_t moved(uint32_t basis, const TileSpace &from, const TileSpace &to
   return out;
 }
 
-static std::vector<bool> changed_dims(const std::vector<int64_t> &a, const std::vector<int64_t> &b) {
+static std::vector<bool> changed_dims(std::span<const int64_t> a, std::span<const int64_t> b) {
   std::vector<bool> out;
   for (size_t d = 0; d < a.size(); d++) out.push_back(a[d] != b[d]);
   return out;
 }
 
-RegLayout register_axes_layout(const std::vector<int64_t> &shape, const std::vector<bool> &dims, int64_t warps) {
+RegLayout register_axes_layout(std::span<const int64_t> shape, const std::vector<bool> &dims, int64_t warps) {
   // The other dims as a blocked tile of their own, then the given dims as registers.
-  std::vector<int64_t> rest = shape;
+  std::vector<int64_t> rest(shape.begin(), shape.end());
   for (size_t d = 0; d < shape.size(); d++)
     if (dims[d]) rest[d] = 1;
   std::vector<int> order;
@@ -48,7 +48,7 @@ bool in_registers_only(const RegLayout &l, const std::vector<bool> &dims) {
   return true;
 }
 
-RegLayout with_register_axes(const RegLayout &whole, const std::vector<int64_t> &shape, const std::vector<bool> &dims) {
+RegLayout with_register_axes(const RegLayout &whole, std::span<const int64_t> shape, const std::vector<bool> &dims) {
   TileSpace from = whole.space(), to{shape};
   RegLayout out;
   out.shape = shape;
@@ -62,15 +62,15 @@ RegLayout with_register_axes(const RegLayout &whole, const std::vector<int64_t> 
   return out;
 }
 
-std::optional<RegLayout> part_layout(const RegLayout &whole, const std::vector<int64_t> &starts,
-                                     const std::vector<int64_t> &sizes) {
+std::optional<RegLayout> part_layout(const RegLayout &whole, std::span<const int64_t> starts,
+                                     std::span<const int64_t> sizes) {
   if (auto part = whole.subtile(starts, sizes)) return std::move(part->layout);
   std::vector<bool> dims = changed_dims(whole.shape, sizes);
   return in_registers_only(whole, dims) ? std::optional(with_register_axes(whole, sizes, dims)) : std::nullopt;
 }
 
-std::optional<RegLayout> whole_layout(const RegLayout &part, const std::vector<int64_t> &shape,
-                                      const std::vector<int64_t> &starts) {
+std::optional<RegLayout> whole_layout(const RegLayout &part, std::span<const int64_t> shape,
+                                      std::span<const int64_t> starts) {
   RegLayout whole;
   whole.shape = shape;
   TileSpace small = part.space(), large{shape};

@@ -108,7 +108,7 @@ std::vector<int> RegLayout::live_regs() const {
 BitMasks RegLayout::free_bits() const {
   BitMasks free;
   F2Span span;
-  auto scan = [&span](const std::vector<uint32_t> &part, uint32_t &mask) {
+  auto scan = [&span](const Basis &part, uint32_t &mask) {
     for (size_t i = 0; i < part.size(); i++)
       if (!span.insert(part[i])) mask |= 1u << i;
   };
@@ -189,8 +189,8 @@ bool RegLayout::is_additive() const {
 }
 
 namespace {
-template <typename F> RegLayout map_vectors(const RegLayout &l, std::vector<int64_t> shape, F f) {
-  RegLayout out{std::move(shape), l.reg, l.lane, l.warp};
+template <typename F> RegLayout map_vectors(const RegLayout &l, const TileShape &shape, F f) {
+  RegLayout out{shape, l.reg, l.lane, l.warp};
   for (auto *part : {&out.reg, &out.lane, &out.warp})
     for (uint32_t &v : *part) v = f(v);
   return out;
@@ -202,11 +202,11 @@ uint32_t moved(const TileSpace &from, const TileSpace &to, uint32_t v) {
   return w;
 }
 RegLayout drop_zero_regs(RegLayout l) {
-  std::erase(l.reg, 0u);
+  l.reg.erase(std::remove(l.reg.begin(), l.reg.end(), 0u), l.reg.end());
   return l;
 }
 // Register r without the bits whose vector has nothing in `kept`.
-int close_up(const std::vector<uint32_t> &reg, uint32_t kept, int r) {
+int close_up(const Basis &reg, uint32_t kept, int r) {
   int out = 0, bit = 0;
   for (size_t i = 0; i < reg.size(); i++)
     if (reg[i] & kept) out |= (r >> i & 1) << bit++;
@@ -219,10 +219,9 @@ RegLayout RegLayout::slice(int axis) const {
   TKC_CHECK(axis >= 0 && axis < s.rank, "slice of axis {} of a tile of rank {}", axis, s.rank);
   int low = s.shift[size_t(axis)], width = s.log2[size_t(axis)];
   uint32_t below = (1u << low) - 1;
-  std::vector<int64_t> to = shape;
+  TileShape to = shape;
   to.erase(to.begin() + axis);
-  return drop_zero_regs(
-      map_vectors(*this, std::move(to), [=](uint32_t v) { return (v & below) | (v >> width & ~below); }));
+  return drop_zero_regs(map_vectors(*this, to, [=](uint32_t v) { return (v & below) | (v >> width & ~below); }));
 }
 
 int RegLayout::sliced_reg(int axis, int r) const { return close_up(reg, ~space().mask(axis), r); }
@@ -241,7 +240,7 @@ RegLayout RegLayout::permute(std::span<const int> perm) const {
   std::vector<int64_t> to_shape;
   for (int d : perm) to_shape.push_back(shape[size_t(d)]);
   TileSpace to(to_shape);
-  return map_vectors(*this, std::move(to_shape), [&](uint32_t v) {
+  return map_vectors(*this, to_shape, [&](uint32_t v) {
     uint32_t w = 0;
     for (size_t d = 0; d < perm.size(); d++) w |= uint32_t(from.coord(v, perm[d])) << to.shift[d];
     return w;
@@ -280,7 +279,7 @@ RegLayout RegLayout::broadcast_source(std::span<const int64_t> from) const {
   TileSpace s = space(), t(from);
   for (size_t d = 0; d < from.size(); d++)
     TKC_CHECK(from[d] == shape[d] || from[d] == 1, "broadcast of extent {} to {}", from[d], shape[d]);
-  return drop_zero_regs(map_vectors(*this, std::vector<int64_t>(from.begin(), from.end()), [&](uint32_t v) {
+  return drop_zero_regs(map_vectors(*this, TileShape(from.begin(), from.end()), [&](uint32_t v) {
     uint32_t w = 0;
     for (int d = 0; d < s.rank; d++)
       if (from[size_t(d)] != 1) w |= uint32_t(s.coord(v, d)) << t.shift[size_t(d)];
@@ -299,8 +298,7 @@ int RegLayout::broadcast_source_reg(std::span<const int64_t> from, int r) const 
 RegLayout RegLayout::broadcast_to(std::span<const int64_t> to) const {
   TKC_CHECK(to.size() == shape.size(), "broadcast from rank {} to rank {}", shape.size(), to.size());
   TileSpace s = space(), t(to);
-  RegLayout out =
-      map_vectors(*this, std::vector<int64_t>(to.begin(), to.end()), [&](uint32_t v) { return moved(s, t, v); });
+  RegLayout out = map_vectors(*this, TileShape(to.begin(), to.end()), [&](uint32_t v) { return moved(s, t, v); });
   for (int d = s.rank - 1; d >= 0; d--) {
     auto i = size_t(d);
     TKC_CHECK(to[i] == shape[i] || shape[i] == 1, "broadcast of extent {} to {}", shape[i], to[i]);
@@ -376,10 +374,10 @@ std::optional<RegLayout> RegLayout::stack(int axis, int64_t count) const {
   TileSpace s = space();
   TKC_CHECK(axis >= 0 && axis < s.rank && count >= 1, "stack of {} along axis {} of rank {}", count, axis, s.rank);
   if (!std::has_single_bit(uint64_t(shape[size_t(axis)]))) return std::nullopt;
-  std::vector<int64_t> to_shape = shape;
+  TileShape to_shape = shape;
   to_shape[size_t(axis)] *= count;
   TileSpace t(to_shape);
-  RegLayout out = map_vectors(*this, std::move(to_shape), [&](uint32_t v) { return moved(s, t, v); });
+  RegLayout out = map_vectors(*this, to_shape, [&](uint32_t v) { return moved(s, t, v); });
   for (int b = s.log2[size_t(axis)]; b < t.log2[size_t(axis)]; b++)
     out.reg.push_back(1u << (t.shift[size_t(axis)] + b));
   return out;
@@ -400,14 +398,14 @@ std::optional<RegLayout> RegLayout::parse(std::string_view text, std::vector<int
     text.remove_prefix(token.size());
     return true;
   };
-  auto list = [&](std::string_view name, std::vector<uint32_t> &to) {
+  auto list = [&](std::string_view name, Basis &to) {
     if (!eat(name) || !eat("[")) return false;
     if (eat("]")) return true;
     do {
       skip();
       uint32_t v = 0;
       auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
-      if (error != std::errc() || to.size() > 31) return false;
+      if (error != std::errc() || to.size() >= 31) return false;
       text.remove_prefix(size_t(end - text.data()));
       to.push_back(v);
     } while (eat(","));

@@ -8,6 +8,7 @@
 // vector means that the value is replicated along that bit. Elements outside the exact shape exist in the map
 // ("padding"); registers that hold nothing else are never created (`live_regs`).
 #pragma once
+#include "support/inline_vector.h"
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -51,10 +52,13 @@ struct Owner {
 };
 
 struct SubTile;
+using TileShape = InlineVector<int64_t, max_rank>;
+using Basis = InlineVector<uint32_t, 31>; // numbers of registers are ints
 
 struct RegLayout {
-  std::vector<int64_t> shape; // exact extents, each >= 1; rank 0..4
-  std::vector<uint32_t> reg, lane, warp;
+  // In place: the search for layouts copies and compares millions.
+  TileShape shape; // exact extents, each >= 1; rank 0..4
+  Basis reg, lane, warp;
 
   bool operator==(const RegLayout &) const = default;
   size_t hash() const;

@@ -1,5 +1,6 @@
 // Matrix products by mma.sync, or by fused multiply-adds where each thread holds whole rows of A and columns of B.
 #include "codegen/access.h"
+#include "codegen/convert_float.h"
 #include "layout/f2.h"
 #include "ops/lowering.h"
 #include "ops/scratch.h"
@@ -43,6 +44,18 @@ public:
     return it->second;
   }
 
+  // The low or the high pairs of a fragment of fp8 values as a fragment of f16: together they cover the same k.
+  template <size_t N> const Regs &f16_words(const std::array<int16_t, N> &fragment, int elements, bool high) {
+    std::vector<int16_t> key(fragment.begin(), fragment.begin() + elements);
+    auto [it, fresh] = f16_words_.try_emplace(std::move(key));
+    if (fresh)
+      for (Value *word : words(fragment, elements)) {
+        auto pairs = fp8_word_to_f16(c_, dtype_, word);
+        for (size_t half : {0u, 1u}) it->second[half].push_back(pairs[half]);
+      }
+    return it->second[high];
+  }
+
 private:
   Value *element(int16_t reg, bool small) {
     llvm::Type *type = c_.type(dtype_);
@@ -68,6 +81,7 @@ private:
   Value *lanes_;
   std::map<std::pair<int16_t, bool>, Value *> elements_;
   std::map<std::vector<int16_t>, Regs> words_;
+  std::map<std::vector<int16_t>, std::array<Regs, 2>> f16_words_;
 };
 
 Regs initial(LowerCtx &c, const Op &op) {
@@ -154,7 +168,9 @@ public:
   TensorProduct(LowerCtx &c, const Op &op, MmaPlan plan)
       : c_(c), op_(op), plan_(std::move(plan)), acc_type_(op.result()->type.dtype),
         tile_a_(c, op.operand(0), 1, plan_.steps.k_lane_mask), tile_b_(c, op.operand(1), 0, plan_.steps.k_lane_mask) {
-    instr_ = nvvm::find_mma(plan_.shape->name, plan_.a_type, plan_.b_type, acc_type_, c.target);
+    by_f16_ = dtype_bits(plan_.a_type) == 8 && is_float(plan_.a_type) && !c.target.has(ir::kFp8Mma);
+    instr_ = by_f16_ ? nvvm::find_mma("m16n8k16", DType::F16, DType::F16, acc_type_, c.target)
+                     : nvvm::find_mma(plan_.shape->name, plan_.a_type, plan_.b_type, acc_type_, c.target);
     TKC_CHECK(instr_, "mma {} of {} and {} into {} on {}", plan_.shape->name, dtype_name(plan_.a_type),
               dtype_name(plan_.b_type), dtype_name(acc_type_), c.target.name);
     const std::string precision = op.attrs.has("precision") ? op.attrs.s("precision") : "";
@@ -184,6 +200,12 @@ public:
   }
 
 private:
+  static bool is_zero(const Regs &words) {
+    return std::all_of(words.begin(), words.end(), [](Value *v) {
+      auto *constant = llvm::dyn_cast<llvm::Constant>(v);
+      return constant && constant->isNullValue();
+    });
+  }
   bool partial() const { return plan_.steps.k_warp_mask != 0; }
 
   void emit(const MmaStep &step) {
@@ -201,7 +223,14 @@ private:
       words = nvvm::mma(c_.b, *instr_, a.words(step.a, elements_a, true), b.words(step.b, elements_b), words);
       words = nvvm::mma(c_.b, *instr_, a.words(step.a, elements_a), b.words(step.b, elements_b, true), words);
     }
-    words = nvvm::mma(c_.b, *instr_, a.words(step.a, elements_a), b.words(step.b, elements_b), words);
+    if (by_f16_) {
+      for (bool high : {false, true}) {
+        const Regs &fa = a.f16_words(step.a, elements_a, high), &fb = b.f16_words(step.b, elements_b, high);
+        if (!is_zero(fa) && !is_zero(fb)) words = nvvm::mma(c_.b, *instr_, fa, fb, words);
+      }
+    } else {
+      words = nvvm::mma(c_.b, *instr_, a.words(step.a, elements_a), b.words(step.b, elements_b), words);
+    }
     if (acc_type_ == DType::F16) words = unpack_words(c_, acc_type_, words, elements_c);
     for (int e = 0; e < elements_c; e++)
       if (step.c[size_t(e)] >= 0) acc_[size_t(step.c[size_t(e)])] = words[size_t(e)];
@@ -213,7 +242,7 @@ private:
   DType acc_type_;
   Operand tile_a_, tile_b_;
   const nvvm::Mma *instr_ = nullptr;
-  bool split_ = false;
+  bool split_ = false, by_f16_ = false; // three products of tf32; two of f16 for one of fp8
   Regs start_, acc_;
   size_t next_ = 0;
 };
@@ -223,7 +252,7 @@ void multiply_adds(LowerCtx &c, const Op &op) {
   const ir::Value *a = op.operand(0), *b = op.operand(1);
   const RegLayout &la = c.layout(a), &lb = c.layout(b), &lc = c.layout(op.result());
   auto check = [&](const RegLayout &l, bool is_b) {
-    RegLayout need = fma_operand_layout(lc, is_b, l.shape);
+    RegLayout need = fma_operand_layout(lc, is_b, l.shape.to_vector());
     TKC_CHECK(same_lanes(l, need), "a product without tensor cores needs layout {}, not {}", need.to_string(),
               l.to_string());
   };

@@ -199,7 +199,7 @@ void lower_RingStore(LowerCtx &c, const Op &op) {
   RegLayout whole = c.layout(x);
   SmemLayout smem = ring.smem(field);
   for (int64_t &n : whole.shape) n = int64_t(std::bit_ceil(uint64_t(n)));
-  smem.shape = whole.shape;
+  smem.shape = whole.shape.to_vector();
   SmemSide side = plan_smem_store(whole, smem, ir::layout_features(c.target));
   store_side(c, side, ring.place(c, c.scalar(op.operand(1)), field), 0, x);
 }

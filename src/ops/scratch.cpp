@@ -15,7 +15,7 @@ DType accumulator(DType t) { return t == DType::F16 || t == DType::BF16 ? DType:
 int64_t scratch_bytes(DType t) { return std::max<int64_t>(4, dtype_bytes(accumulator(t))); }
 
 namespace {
-uint32_t zero_bits(const std::vector<uint32_t> &part) {
+uint32_t zero_bits(const Basis &part) {
   uint32_t mask = 0;
   for (size_t i = 0; i < part.size(); i++) mask |= uint32_t(part[i] == 0) << i;
   return mask;
@@ -64,7 +64,7 @@ std::optional<std::vector<ScanBit>> scan_bits(const RegLayout &l, int64_t axis) 
   TileSpace s = l.space();
   uint32_t mask = s.mask(int(axis));
   std::vector<ScanBit> found(size_t(s.log2[size_t(axis)]));
-  auto visit = [&](const std::vector<uint32_t> &part, ScanBit::Kind kind) {
+  auto visit = [&](const Basis &part, ScanBit::Kind kind) {
     for (size_t i = 0; i < part.size(); i++)
       if (part[i] & mask) found[size_t(std::countr_zero(part[i]) - s.shift[size_t(axis)])] = ScanBit{kind, int(i)};
   };

@@ -117,7 +117,7 @@ public:
     TileSpace small(piece.shape), large(whole.shape);
     for (int d = 0; d < rank; d++) {
       uint32_t bits = 0; // that threads move
-      auto same = [&](const std::vector<uint32_t> &a, const std::vector<uint32_t> &b) {
+      auto same = [&](const Basis &a, const Basis &b) {
         for (size_t i = 0; i < a.size(); i++) {
           TKC_CHECK(large.coord(a[i], d) == small.coord(b[i], d), "a part of a tile lies in other threads: {} and {}",
                     whole.to_string(), piece.to_string());

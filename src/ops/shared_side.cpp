@@ -80,7 +80,7 @@ void load_side(LowerCtx &c, const SmemSide &side, const SharedPlace &at, int pie
 Value *element_address(LowerCtx &c, const RegLayout &l, const SmemLayout &smem, const SharedPlace &at, int64_t reg) {
   std::vector<uint32_t> lane, warp;
   uint32_t used = 0;
-  auto map = [&](const std::vector<uint32_t> &from, std::vector<uint32_t> &to) {
+  auto map = [&](const Basis &from, std::vector<uint32_t> &to) {
     for (uint32_t v : from) {
       to.push_back(smem.offset(v));
       used |= to.back();

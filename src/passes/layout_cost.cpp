@@ -168,8 +168,8 @@ const SmemCost &LayoutCost::ring_read(const RegLayout &to, int64_t bytes) {
   if (fresh) {
     LayoutFeatures features = ir::layout_features(target_);
     SmemUse use{false, to, 1};
-    it->second =
-        smem_load_cost(to, choose_smem_layout(to.shape, bytes, {&use, 1}, SmemForm::Swizzle, features), features);
+    it->second = smem_load_cost(
+        to, choose_smem_layout(to.shape.to_vector(), bytes, {&use, 1}, SmemForm::Swizzle, features), features);
   }
   return it->second;
 }
@@ -225,7 +225,7 @@ Work LayoutCost::reduce(const Op &op, const RegLayout &operand) const {
 Work LayoutCost::scan(const ir::Op &op, const RegLayout &l) const {
   TileSpace s = l.space();
   auto axis = size_t(op.attrs.i("axis"));
-  auto holds = [&](const std::vector<uint32_t> &part, int bit) {
+  auto holds = [&](const Basis &part, int bit) {
     return std::find(part.begin(), part.end(), 1u << (s.shift[axis] + bit)) != part.end();
   };
   auto elements = double(l.num_regs()), totals = elements;
