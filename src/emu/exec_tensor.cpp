@@ -1,6 +1,7 @@
 // Tensor copies (TMA) in tile mode. A box row is the box's extent in dimension 0; rows follow each other in shared
 // memory densely, dimension 1 fastest, and every 16-byte chunk goes where the swizzle of its address puts it. Elements
-// outside of the tensor are read as zero and not written; a load counts the bytes of the whole box.
+// outside of the tensor are read as zero and not written; a load counts the bytes of the whole box. Stores and
+// reductions are clipped by whole 16-byte chunks and must not begin before the tensor (both seen on an H200).
 #include "emu/copy.h"
 #include "emu/lanes.h"
 #include "emu/tensor_map.h"
@@ -36,6 +37,19 @@ bool find_map(Warp &w, int lane, uint64_t address, TensorMap &map) {
   }
   map = *found;
   return true;
+}
+
+// What hardware does not do as told: "" if nothing. `at`: where a store or a reduction puts the box.
+std::string check_stored_box(const TensorMap &map, const std::array<int32_t, 5> &at) {
+  for (int d = 0; d < map.rank; d++)
+    if (at[size_t(d)] < 0)
+      return fmt::format("coordinate {} of dimension {} of a store: a negative one is an illegal instruction",
+                         at[size_t(d)], d);
+  int64_t row = map.size[0] * dtype_bytes(map.dtype), rest = row % 16;
+  if (rest && at[0] < map.size[0] && at[0] + map.box[0] > map.size[0])
+    return fmt::format("a store across the end of dimension 0, {} bytes long, also writes the {} bytes behind it", row,
+                       16 - rest);
+  return "";
 }
 
 bool find_box(Warp &w, int lane, const TensorMap &map, const std::array<int32_t, 5> &at, Use use, Box &box) {
@@ -123,6 +137,8 @@ void tensor_copy(Warp &w, const Inst &i, uint32_t mask) {
     for (int d = 0; d < i.n; d++) at[size_t(d)] = int32_t(w.row<uint32_t>(list[4 + d])[lane]);
     if (std::string fault = check_inner_coordinate(map, at[0]); !fault.empty())
       return w.error(ErrorKind::Misaligned, lane, where, fault);
+    if (std::string fault = i.mode[0] ? "" : check_stored_box(map, at); !fault.empty())
+      return w.error(ErrorKind::AsyncMisuse, lane, where, fault);
     Box box;
     if (!find_box(w, lane, map, at, i.mode[0] ? Use::Read : i.mode[2] ? Use::ReadWrite : Use::Write, box)) return;
     Block *in;

@@ -63,7 +63,8 @@ TEST_CASE("tensor loads: every rank, swizzle, element size, steps, and places be
 
 TEST_CASE("tensor stores write what lies inside and nothing else") {
   for (int rank = 1; rank <= 5; rank++)
-    for (const Case &c : random_cases(rank, uint64_t(rank) * 100 + 7, 25)) {
+    for (const Case &any : random_cases(rank, uint64_t(rank) * 100 + 7, 25)) {
+      Case c = for_store(any);
       INFO(describe(c));
       Setup s;
       run_tensor(s, store_kernel(rank), c);
@@ -96,8 +97,8 @@ TEST_CASE("tensor reductions combine with what is there") {
     CAPTURE(op.name);
     Case c;
     c.map.dtype = DType::U32, c.map.rank = 2;
-    c.map.size = {10, 7}, c.map.stride = {4, 48}, c.map.box = {8, 6}, c.map.swizzle = 32;
-    c.at = {4, -2};
+    c.map.size = {8, 7}, c.map.stride = {4, 48}, c.map.box = {8, 6}, c.map.swizzle = 32;
+    c.at = {4, 3}; // half of the box lies inside
     Setup s;
     run_tensor(s, store_kernel(2, op.name), c);
     check_clean(s.report);
@@ -170,6 +171,12 @@ TEST_CASE("faults of tensor copies") {
   bad = c, bad.at = {-4, 3};
   fails(load_kernel(2), bad, ErrorKind::Misaligned, "coordinate -4 of dimension 0 lies at -8 bytes");
   fails(store_kernel(2), bad, ErrorKind::Misaligned, "not at a multiple of 16");
+  bad = c, bad.at = {0, -1};
+  fails(store_kernel(2), bad, ErrorKind::AsyncMisuse, "coordinate -1 of dimension 1 of a store");
+  fails(store_kernel(2, "add"), bad, ErrorKind::AsyncMisuse, "coordinate -1 of dimension 1 of a store");
+  bad = c, bad.map.size[0]--;
+  bad.at[0] = int32_t(bad.map.size[0] - bad.map.size[0] % 8);
+  fails(store_kernel(2), bad, ErrorKind::AsyncMisuse, "also writes the 2 bytes behind it");
   // A map that promises more than the allocation holds.
   bad = c, bad.map.size[1] = 17, bad.at = {0, 10};
   Setup s;

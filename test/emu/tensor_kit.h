@@ -121,4 +121,12 @@ inline std::vector<TensorCase> random_cases(int rank, uint64_t seed, int count) 
   return out;
 }
 
+// The same box where a store may put it: not before the tensor, whose rows end with a whole chunk.
+inline TensorCase for_store(TensorCase c) {
+  int64_t per_chunk = 16 / tkc::dtype_bytes(c.map.dtype);
+  for (int32_t &x : c.at) x = std::max(x, 0);
+  c.map.size[0] = (c.map.size[0] + per_chunk - 1) / per_chunk * per_chunk;
+  return c;
+}
+
 } // namespace emu_test

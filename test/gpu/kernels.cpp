@@ -316,6 +316,7 @@ void random_boxes(bool outside) {
       for (size_t d = 0; d < size_t(rank); d++) misses |= c.at[d] >= c.map.size[d] || c.at[d] + c.map.box[d] <= 0;
       if (stepped || misses != outside || count++ >= 12) continue; // the runtime describes no steps
       for (bool load : {true, false}) {
+        if (!load) c = for_store(c);
         Job j;
         j.text = load ? load_kernel(rank, "cluster") : store_kernel(rank);
         j.block = 64;
