@@ -28,11 +28,11 @@ const Subject kSubjects[] = {
     {"test/features/pipelines.tk", "gemm", "mbarriers", "sm_80", {{"M", 64}, {"N", 64}, {"K", 320}}},
     // bulk copies beside maps; two rings in the same bytes
     {"test/features/pipelines.tk", "rows", "producer", "sm_90"},
-    {"test/features/pipelines.tk", "twice", "some", "sm_90", {{"K", 352}}},
+    {"test/features/pipelines.tk", "twice", "some", "sm_90", {{"K", 320}}},
     {"samples/gemm.tk", "gemm", "tiles", "sm_80", {{"M", 128}, {"N", 128}, {"K", 768}}},
     {"samples/gemm.tk", "gemm", "tiles", "sm_90", {{"M", 128}, {"N", 128}, {"K", 768}}},
-    {"samples/attention.tk", "attention", "d64", "sm_80", {{"B", 1}, {"H", 1}, {"HK", 1}, {"T", 768}}},
-    {"samples/attention.tk", "attention", "d64", "sm_90", {{"B", 1}, {"H", 1}, {"HK", 1}, {"T", 768}}},
+    {"samples/attention.tk", "attention", "d64", "sm_80", {{"B", 1}, {"H", 1}, {"HK", 1}, {"T", 800}}},
+    {"samples/attention.tk", "attention", "d64", "sm_90", {{"B", 1}, {"H", 1}, {"HK", 1}, {"T", 800}}},
     {"samples/kda_chain.tk", "kda_chain", "small", "sm_90", {{"NH", 1}, {"NT", 9}}},
     {"samples/kda_chain.tk", "kda_chain", "small", "sm_120", {{"NH", 1}, {"NT", 6}}},
 };
