@@ -384,6 +384,103 @@ def kda_graph():
     report("kda graph: same bits as a call", torch.equal(o, want[0]) and torch.equal(s, want[1]))
 
 
+KDA = dict(use_qk_l2norm_in_kernel=True, use_gate_in_kernel=True, use_beta_sigmoid_in_kernel=True, lower_bound=-5.0)
+
+
+def walled(*shape, dtype=torch.bfloat16):
+    """Random values with NaN before and behind, in one allocation."""
+    n = 1
+    for d in shape:
+        n *= d
+    room = torch.full((n + 8192,), float("nan"), device=WHERE, dtype=dtype)
+    inside = room[4096:4096 + n].view(*shape)
+    inside.copy_(torch.randn(*shape, device=WHERE))
+    return inside
+
+
+@check(on_gpu_only=True)
+def kda_bits():
+    """Batches of copies, packed sequences and other tokens nearby change no bit; nor does NaN around every tensor."""
+    T, H, HV, D = 150, 2, 4, 128
+    q, k, v, g, beta = walled(1, T, H, D), walled(1, T, H, D), walled(1, T, HV, D), walled(1, T, HV, D), walled(1, T, HV)
+    A_log, bias, s0 = walled(HV, dtype=torch.float32), walled(HV * D, dtype=torch.float32), walled(1, HV, D, D, dtype=torch.float32)
+    inputs, named = (q, k, v, g, beta), dict(A_log=A_log, dt_bias=bias, output_final_state=True, **KDA)
+    do, ds = walled(1, T, HV, D), walled(1, HV, D, D, dtype=torch.float32)
+
+    def run(tensors, s0, do, ds, **more):
+        leaves = [t.detach().requires_grad_() for t in (*tensors, s0)]
+        o, s = tkc.kda.chunk_kda(*leaves[:5], initial_state=leaves[5], **named, **more)
+        return [o.detach(), s.detach(), *torch.autograd.grad([o, s], leaves, [do, ds])]
+
+    names = ("o", "s", "dq", "dk", "dv", "dg", "dbeta", "dh0")
+    one = run(inputs, s0, do, ds)
+    report("kda bits: finite within walls of NaN", all(t.isfinite().all() for t in one))
+    plain = run([t.clone() for t in inputs], s0.clone(), do.clone(), ds.clone())
+    report("kda bits: the same without the walls", all(torch.equal(a, b) for a, b in zip(one, plain)))
+    copies = run([t.repeat(3, *[1] * (t.dim() - 1)) for t in inputs], s0.repeat(3, 1, 1, 1), do.repeat(3, 1, 1, 1), ds.repeat(3, 1, 1, 1))
+    report("kda bits: a batch of copies", all(torch.equal(c[b:b + 1], a) for a, c in zip(one, copies) for b in range(3)))
+    lengths = [33, 0, 150, 16]
+    ends = [sum(lengths[:i]) for i in range(len(lengths) + 1)]
+    parts = [[t[:, :n] for t in inputs] for n in lengths]
+    joined = run([torch.cat([p[i] for p in parts], 1) for i in range(5)], s0.repeat(4, 1, 1, 1),
+                 torch.cat([do[:, :n] for n in lengths], 1), ds.repeat(4, 1, 1, 1), cu_seqlens=torch.tensor(ends, device="cuda"))
+    at = slice(ends[2], ends[3])
+    for n, a, j in zip(names, one, joined):
+        report(f"kda bits: a packed sequence, {n}", torch.equal(j[2:3] if n in ("s", "dh0") else j[:, at], a))
+
+
+@check(on_gpu_only=True)
+def kda_adjoint():
+    """<dy, J x> = <J^T dy, x> with J x by central differences of the recurrence in float64."""
+    T, H, HV, D = 100, 2, 4, 128
+    q, k, v, g, beta = randn(1, T, H, D), randn(1, T, H, D), randn(1, T, HV, D), randn(1, T, HV, D), randn(1, T, HV)
+    A_log, bias, s0 = torch.rand(HV, device=WHERE), 0.5 * torch.randn(HV * D, device=WHERE), torch.randn(1, HV, D, D, device=WHERE)
+    do, ds = randn(1, T, HV, D), torch.randn(1, HV, D, D, device=WHERE)
+    leaves = [t.detach().requires_grad_() for t in (q, k, v, g, beta, A_log, bias, s0)]
+    o, s = tkc.kda.chunk_kda(*leaves[:5], A_log=leaves[5], dt_bias=leaves[6], initial_state=leaves[7], output_final_state=True, **KDA)
+    gradients = torch.autograd.grad([o, s], leaves, [do, ds])
+    values = [t.detach().double() for t in leaves]
+
+    def value(at):
+        with torch.no_grad():
+            o, s = recurrence(*at[:5], D**-0.5, at[7], None, True, "bounded", at[5], at[6], -5.0, True, False)
+        return ((o * do.double()).sum() + (s * ds.double()).sum()).item()
+
+    for trial in range(3):
+        x = [torch.randn_like(t) * t.square().mean().sqrt() for t in values]
+        e = 1e-5
+        forward = (value([a + e * b for a, b in zip(values, x)]) - value([a - e * b for a, b in zip(values, x)])) / (2 * e)
+        terms = [(a.double() * b).sum().item() for a, b in zip(gradients, x)]
+        size = sum((a.double().norm() * b.norm() / b.numel()**0.5).item()**2 for a, b in zip(gradients, x))**0.5
+        error = abs(forward - sum(terms)) / size
+        report(f"kda adjoint: direction {trial}", error <= 5e-3,
+               f"<dy, J x> {forward:.4f}, <J^T dy, x> {sum(terms):.4f}, {error:.1e} of the size")
+
+
+@check(on_gpu_only=True)
+def kda_large():
+    """More than 2^31 elements a tensor: the last sequence equals the same tokens alone, to the bit."""
+    sequences, each, H, D = 64, 8448, 32, 128
+    T = sequences * each
+    if torch.cuda.mem_get_info()[0] < 100 << 30:
+        return print("skipped: kda_large needs 100 GB")
+    make = lambda: torch.empty(1, T, H, D, device="cuda", dtype=torch.bfloat16).uniform_(-1, 1)
+    q, k, v, g = make(), make(), make(), make()
+    beta = torch.empty(1, T, H, device="cuda", dtype=torch.bfloat16).uniform_(-1, 1)
+    cu = torch.arange(sequences + 1, device="cuda") * each
+    named = dict(output_final_state=True, **KDA)
+    with torch.no_grad():
+        o, s = tkc.kda.chunk_kda(q, k, v, g, beta, cu_seqlens=cu, **named)
+        for n in (0, sequences - 1):
+            at = slice(n * each, (n + 1) * each)
+            want = tkc.kda.chunk_kda(*(t[:, at].contiguous() for t in (q, k, v, g, beta)), **named)
+            report(f"kda large: sequence {n} of {T * H * D / 2**31:.2f} x 2^31 elements",
+                   torch.equal(o[:, at], want[0]) and torch.equal(s[n:n + 1], want[1]))
+    del q, k, v, g, o, s, want
+    tkc.kda._functions.clear()
+    torch.cuda.empty_cache()
+
+
 @check(on_gpu_only=True)
 def errors():
     f = tkc.load(sample("gemm"), "gemm")
