@@ -357,6 +357,7 @@ private:
   void role(const std::string &name, int64_t warps, const Block &body) {
     out_.roles.push_back({name, warps, {}});
     code_ = &out_.roles.back().code;
+    label_ = 0;
     block(body);
     emit(Act::Exit, body.terminator());
   }
@@ -367,6 +368,12 @@ private:
     return i;
   }
   int here() const { return int(code_->size()); }
+  // Where a jump ends.
+  int label() { return label_ = here(); }
+  // Two barriers of a role with nothing between them order no more than one, but cost states.
+  void barrier(const Op &op) {
+    if (code_->empty() || code_->back().act != Act::Barrier || label_ == here()) emit(Act::Barrier, &op);
+  }
 
   void block(const Block &b) {
     for (const Op *op : b.ops)
@@ -380,7 +387,7 @@ private:
     case OpKind::Return:
       if (op.block != f_.body) emit(Act::Exit, &op);
       return;
-    case OpKind::BlockBarrier: emit(Act::Barrier, &op); return;
+    case OpKind::BlockBarrier: return barrier(op);
     case OpKind::ProxyFence: emit(Act::Fence, &op); return;
     case OpKind::RingAlloc:
       if (!out_.rings[size_t(ring_.at(&op))].mbarrier) emit(Act::NewRing, &op).ring = ring_.at(&op);
@@ -393,7 +400,7 @@ private:
     if (!own_barrier(op)) return fail(op, "synchronises in a way that the proof does not know");
     // It writes its scratch, waits for the other warps and reads.
     touch(op, true);
-    emit(Act::Barrier, &op);
+    barrier(op);
     touch(op, false);
   }
   void touch(const Op &op, bool writes) {
@@ -599,7 +606,7 @@ private:
     std::vector<const Op *> levels{&loop};
     while (flat_.count(levels.back())) levels.push_back(flat_.at(levels.back()));
     assign(flow(loop.regions[0]->args, loop.operands, 1, 3), loop);
-    int head = here();
+    int head = label();
     emit(Act::Branch, &loop).stream = stream(*levels.back());
     for (size_t i = 1; i < levels.size(); i++)
       if (levels[i]->kind == OpKind::For)
@@ -640,7 +647,7 @@ private:
     bool runs_as_it_is = counted(op) && var_.count(args[0]);
     if (runs_as_it_is) start.emplace_back(var_.at(args[0]), Counter{-1, *constant_of(op.operand(0))});
     assign(std::move(start), op);
-    int head = here();
+    int head = label();
     if (condition) block(*condition);
     int test = here();
     if (runs_as_it_is) {
@@ -668,7 +675,7 @@ private:
         for (int k = i; k < in.target; k++) skipped[size_t(k)] = 1;
     for (int i = head; i < here(); i++) stops &= !waits((*code_)[size_t(i)]) || skipped[size_t(i)];
     (*code_)[size_t(test)].stops = stops;
-    (*code_)[size_t(test)].target = here();
+    (*code_)[size_t(test)].target = label();
   }
 
   void branch(const Op &op) {
@@ -678,10 +685,10 @@ private:
     assign(flow(op.results, op.regions[0]->terminator()->operands), op);
     int jump = here();
     emit(Act::Jump, &op);
-    (*code_)[size_t(test)].target = here();
+    (*code_)[size_t(test)].target = label();
     block(*op.regions[1]);
     assign(flow(op.results, op.regions[1]->terminator()->operands), op);
-    (*code_)[size_t(jump)].target = here();
+    (*code_)[size_t(jump)].target = label();
   }
 
   // ---- which counters count the items of which rings
@@ -720,6 +727,7 @@ private:
   Skeleton out_;
   bool failed_ = false;
   std::vector<Instr> *code_ = nullptr;
+  int label_ = 0; // of the role: the last place in its code where a jump ends
   std::map<const Op *, int> ring_, stream_;
   std::map<const Op *, const Op *> flat_; // loops of nests that are one loop -> the next one inside
   std::map<const Op *, bool> events_;
