@@ -127,6 +127,29 @@ TEST_CASE("sweeps: every combination, a table, the fastest line") {
   CHECK_FALSE(trend.drifts());
 }
 
+TEST_CASE("stages are swept as parameters are") {
+  CHECK(*expand_stages("3") == "3");
+  CHECK(*expand_stages("1,2..4") == "1,2,3,4");
+  for (const char *bad : {"", "0", "4..2", "2..", "x", "2,", "65", "2...4"})
+    CHECK_MESSAGE(!expand_stages(bad).ok(), bad);
+  auto settings = expand_sweep({{"BM", "64,128"}, {kStages, *expand_stages("2..3")}});
+  REQUIRE(settings.ok());
+  REQUIRE(settings->size() == 4);
+  CHECK(setting_text((*settings)[3]) == "--stages=3 BM=128");
+  BenchRow row;
+  row.kernel = "gemm";
+  row.name = "square";
+  row.setting = (*settings)[3];
+  row.samples = {1e-3};
+  CHECK(fastest_command({row}, "gemm.tk", "") == "tkc bench gemm.tk -k gemm --case square --stages 3 -P BM=128");
+  auto v = parse_variant("BM=64 --stages 2");
+  REQUIRE(v.ok());
+  CHECK(v->stages == 2);
+  CHECK(v->params.size() == 1);
+  CHECK_FALSE(parse_variant("--stages").ok());
+  CHECK_FALSE(parse_variant("--stages=0").ok());
+}
+
 TEST_CASE("a sweep measures what fits and gives the reason for the rest") {
   Bench b;
   const ast::Function &k = *b.source.kernel("scale");

@@ -4,7 +4,7 @@ import struct
 import threading
 from ctypes import c_uint, c_void_p
 
-from . import dtypes
+from . import dtypes, numbers
 from .driver import PREFERRED_CARVEOUT, Current, driver
 
 MOST_STREAMS = 8  # of the launches of one step; more bring no more overlap
@@ -46,6 +46,7 @@ class PreparedLaunch:
         k = launch.kernel
         self.name, self.driver = k["name"], module.driver
         self.keep, pointers, self.scalars = [], [], []
+        self.computed, self.index = [], index
         self.sources = []  # place of the base among the values, offset in bytes
         places = {}        # tensor -> place in `sources`
         count = sum(p["kind"] == "pointer" for p in k["params"])
@@ -65,8 +66,10 @@ class PreparedLaunch:
             else:
                 slot, convert = dtypes.scalar_slot(p["dtype"])
                 v = launch.scalars[p["name"]]
-                if isinstance(v, tuple):
+                if isinstance(v, tuple) and isinstance(v[0], str):
                     self.scalars.append((slot, convert, index[v[0]]))
+                elif isinstance(v, tuple):
+                    self.computed.append((slot, convert, v))
                 else:
                     slot.value = convert(v)
             self.keep.append(slot)
@@ -104,6 +107,8 @@ class PreparedLaunch:
             self.move(addresses)
         for slot, convert, i in self.scalars:
             slot.value = convert(values[i])
+        for slot, convert, v in self.computed:
+            slot.value = convert(numbers.evaluate(v, lambda name: values[self.index[name]]))
         return self.launch(*self.call, stream, self.parameters, None)
 
     def move(self, addresses):

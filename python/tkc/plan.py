@@ -2,7 +2,7 @@
 set of shapes. The form of the JSON is described in src/driver/manifest.h."""
 import math
 
-from . import dtypes
+from . import dtypes, numbers
 from .arrays import dense_strides
 from .expressions import NoValue, evaluate, text
 
@@ -14,7 +14,7 @@ class Launch:
     """One launch: a kernel of the JSON, and for each of its tensors where the memory comes from.
 
     tensors: name -> (base, offset in bytes, shape, strides), base an argument's name, or None for the workspace
-    scalars: name -> a number, or the name of a scalar argument as (name,)
+    scalars: name -> a number, the name of a scalar argument as (name,), or what numbers.settled() leaves for the call
     """
     __slots__ = ("kernel", "tensors", "scalars", "sizes", "blocks", "step")
 
@@ -186,7 +186,10 @@ class Planner:
         types = {p["name"]: p["dtype"] for p in kernel["params"] if p["kind"] == "scalar"}
         for name, v in s["scalars"].items():
             if isinstance(v, dict):
-                launch.scalars[name] = (v["scalar"],) if "scalar" in v else float(v["number"])
+                if "computed" in v:
+                    launch.scalars[name] = numbers.settled(v["computed"], lambda e: value(self.where, e, self.names))
+                else:
+                    launch.scalars[name] = (v["scalar"],) if "scalar" in v else float(v["number"])
             elif isinstance(v, float) or types[name] not in dtypes.INTEGERS:
                 launch.scalars[name] = v
             else:
@@ -196,7 +199,7 @@ class Planner:
         names = dict(launch.sizes)
         names.update({n: v for n, v in launch.scalars.items() if isinstance(v, int)})
         for n, v in launch.scalars.items():
-            if isinstance(v, tuple) and v[0] in self.names:
+            if isinstance(v, tuple) and isinstance(v[0], str) and v[0] in self.names:
                 names[n] = self.names[v[0]]
         where = f"{self.where}: `{kernel['name']}`"
         for n, v in launch.sizes.items():

@@ -105,6 +105,10 @@ private:
       return false;
     }
     Result<driver::Variant> variant = driver::parse_variant(text);
+    if (variant && &s == &a_ && !o_.program.baseline.empty()) {
+      variant->unfused = true;
+      variant->text = fmt::format("--baseline {}{}{}", o_.program.baseline, text.empty() ? "" : " ", text);
+    }
     if (!variant) {
       print_error(variant.failed());
       return false;
@@ -173,8 +177,8 @@ int run(const Options &o) {
     fmt::print(stderr, "tkc: ab needs a file and two variants, two files, or --samples\n");
     return kUsage;
   }
-  if (o.second_file.empty() && o.a.empty() && o.b.empty()) {
-    fmt::print(stderr, "tkc: one file needs --a or --b: there is nothing to compare\n");
+  if (o.second_file.empty() && o.a.empty() && o.b.empty() && o.program.baseline.empty()) {
+    fmt::print(stderr, "tkc: one file needs --a, --b or --baseline: there is nothing to compare\n");
     return kUsage;
   }
   return Ab(o, requirement).run();
@@ -190,7 +194,10 @@ void setup_ab(CLI::App &app, int &exit) {
   sub->get_option("--kernel")->description("the kernel or program (default: the only one)");
   sub->get_option("--param")->description("compile-time parameter of both sides, NAME=VALUE");
   sub->add_option("FILE_B", o->second_file, "the file of side b (default: the same)");
-  sub->add_option("--a", o->a, "side a: NAME=VALUE.. and --maxnreg N, as in 'BM=64 --maxnreg 128'");
+  sub->add_option("--a", o->a,
+                  "side a: NAME=VALUE.., --maxnreg N, --stages N (slots of a ring at most; 1: loops run as they stand) "
+                  "and --baseline "
+                  "unfused, as in 'BM=64 --maxnreg 128'");
   sub->add_option("--b", o->b, "side b");
   sub->add_option("--case", o->only_case, "one case of the bench block (default: every case that both sides have)");
   sub->add_option("--rounds", o->rounds, "rounds, each a complete run of the convention per side (default 20)")
@@ -204,6 +211,7 @@ void setup_ab(CLI::App &app, int &exit) {
                   "A.json B.json: the same statistics for samples from elsewhere (seconds, in pairs)")
       ->expected(2);
   add_program(*sub, o->program);
+  add_baseline(*sub, o->program, "side a is the unfused form of the kernel or program, as a graph");
   sub->add_option("--timeout", o->timeout, "seconds that one run may take (default 60); exit 5")
       ->check(CLI::PositiveNumber);
   sub->add_option("--json", o->json, "results as JSON into this file");

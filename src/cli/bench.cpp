@@ -12,7 +12,8 @@ namespace tkc::cli {
 namespace {
 struct Options {
   Common common;
-  std::string only_case, json;
+  std::string only_case, json, stages;
+  bool no_ceilings = false;
   std::vector<std::string> compare;
   int64_t max_registers = 0, rounds = 1;
   double timeout = 0, threshold = 5;
@@ -37,7 +38,13 @@ public:
     if (!s_.load()) return kDiagnostics;
     auto selected = s_.select();
     if (!selected) return kDiagnostics;
-    auto settings = driver::expand_sweep(selected->spec.params);
+    driver::Setting lists = selected->spec.params;
+    if (!o_.stages.empty()) {
+      auto stages = driver::expand_stages(o_.stages);
+      if (!stages) return print_error(stages.failed());
+      lists[driver::kStages] = *stages;
+    }
+    auto settings = driver::expand_sweep(lists);
     if (!settings) return print_error(settings.failed());
     chosen_ = choose_executor("gpu");
     if (chosen_.exit) return chosen_.exit;
@@ -48,8 +55,19 @@ public:
     options_.compile.max_registers = o_.max_registers;
     options_.limit_seconds = o_.timeout;
     if (!read_program(o_.program, options_)) return finish(chosen_, kUsage);
+    options_.graph |= options_.unfused;
     GpuMonitor monitor(chosen_.device->info());
     MachineCard card = machine_card(chosen_.device->info(), monitor);
+    bool counted = false; // something has a floor
+    for (const ast::Function *k : selected->kernels)
+      if (const ast::Check *check = s_.program->check_for(k->name.text, true)) counted |= !check->bindings.empty();
+    if (counted && !o_.no_ceilings) {
+      progress_.show("measuring what this GPU can do");
+      auto measured = driver::ceilings_of(options_);
+      progress_.clear();
+      if (!measured) return finish(chosen_, print_error(measured.failed()));
+      ceilings_ = *measured;
+    }
     bool any = false;
     for (const ast::Function *k : selected->kernels) {
       const ast::Check *check = s_.program->check_for(k->name.text, true);
@@ -70,6 +88,9 @@ public:
       return finish(chosen_, kDiagnostics);
     }
     card.after = monitor.state();
+    if (ceilings_)
+      fmt::print("ceilings: copy {:.3f} TB/s, products {:.0f} TFLOP/s (bf16 by mma, measured on this GPU)\n",
+                 ceilings_->bytes * 1e-12, ceilings_->flops * 1e-12);
     fmt::print("{}", card.to_string());
     if (!o_.json.empty())
       if (int e = write_json(o_.json, json(card))) return finish(chosen_, e);
@@ -92,6 +113,7 @@ private:
       rows.push_back(
           driver::bench_case(*s_.program, kernel, check, *spec, options_, settings[i], o_.rounds, s_.sources));
       driver::BenchRow &r = rows.back();
+      r.ceilings = ceilings_;
       progress_.clear();
       if (!r.fits() && r.kind == ErrorKind::Interrupted) {
         rows.pop_back();
@@ -124,11 +146,8 @@ private:
     if (r.drifts()) spread += ", drifting";
     fmt::print("{:<32} {:>10.2f} us{}{}  ({} groups, {}, {} registers, {} local bytes, {} blocks/SM)\n", name,
                r.seconds() * 1e6, r.rates(), spread, r.groups, r.entry, r.registers, r.local_bytes, r.blocks_per_sm);
-    double all = 0;
-    for (const driver::BenchPart &p : r.parts) all += p.seconds;
-    for (const driver::BenchPart &p : r.parts)
-      fmt::print("    {:<28} {:>10.2f} us  {:>5.1f}%  ({} a call, alone)\n", p.kernel, p.seconds * 1e6,
-                 p.seconds / all * 100, p.launches);
+    for (const std::string &remark : r.remarks) fmt::print("    {}\n", remark);
+    fmt::print("{}", driver::breakdown_table(r));
     std::fflush(stdout);
   }
 
@@ -161,6 +180,7 @@ private:
   Session s_;
   Chosen chosen_;
   driver::VerifyOptions options_;
+  std::optional<driver::Ceilings> ceilings_;
   Progress progress_;
   Json list_ = Json::array();
   int exit_ = kOk;
@@ -178,6 +198,11 @@ void setup_bench(CLI::App &app, int &exit) {
   sub->add_option("--case", o->only_case, "one case");
   sub->add_option("--rounds", o->rounds, "complete runs of the convention; the median counts (default 1)")
       ->check(CLI::PositiveNumber);
+  sub->add_option(
+      "--stages", o->stages,
+      "slots that a loop's ring has at most, as in 3 or 1,2..4 (1: loops run as they stand); several are measured");
+  sub->add_flag("--no-ceilings", o->no_ceilings,
+                "do not measure what the GPU can do at best, which a first run does for the fractions of the floor");
   sub->add_option("--maxnreg", o->max_registers, "registers per thread at most")->check(CLI::Range(1, 255));
   sub->add_option("--timeout", o->timeout, "seconds that one run of the convention may take (default 60); exit 5")
       ->check(CLI::PositiveNumber);
@@ -187,7 +212,10 @@ void setup_bench(CLI::App &app, int &exit) {
   sub->add_option("--threshold", o->threshold, "per cent that count as slower (default 5)")
       ->check(CLI::NonNegativeNumber);
   add_program(*sub, o->program);
-  sub->get_option("--graph")->description("capture the launches of each group once and time the graphs");
+  add_baseline(*sub, o->program, "time the kernels' unfused form in their place, as a graph");
+  sub->get_option("--graph")->description("capture the launches once and time the graph; a group's temporaries are its "
+                                          "own as its tensors are, so that there is "
+                                          "one graph for each group, and the calls go round over the graphs");
   sub->callback([o, &exit] {
     stop_on_interrupt();
     if (!o->compare.empty()) {

@@ -69,9 +69,12 @@ bool choose_target(const Common &c, const Device *device, driver::CompileOptions
 struct ProgramOptions {
   std::vector<std::string> assume;
   bool graph = false;
+  std::string baseline; // "" or "unfused"
 };
 void add_program(CLI::App &app, ProgramOptions &o);
 bool read_program(const ProgramOptions &o, driver::VerifyOptions &to); // false after a message
+// Of verify, bench and ab.
+void add_baseline(CLI::App &app, ProgramOptions &o, const std::string &help);
 
 // auto, gpu, emu, interp. Opens the GPU where one is wanted; `exit` is set on failure.
 struct Chosen {

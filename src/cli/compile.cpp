@@ -39,7 +39,7 @@ constexpr Kind kKinds[] = {{"ptx", ".ptx", false},
 struct Options {
   Common common;
   std::vector<std::string> emit;
-  std::string output, dump_dir, stop_after, deps_file, fault;
+  std::string output, dump_dir, stop_after, deps_file, fault, image = "ptx";
   std::vector<std::string> skip;
   int64_t max_registers = 0, bisect = -1;
   bool time_report = false, verbose = false, list_targets = false, deps = false;
@@ -62,6 +62,8 @@ std::string check_usage(const Options &o, const Outputs &to) {
     return "--stop-after gives IR: it goes with --emit ir alone";
   bool single = to.folder.empty();
   if (single && o.emit.size() > 1) return "several kinds of output need a folder: -o DIR/";
+  if (o.image != "ptx" && std::find(o.emit.begin(), o.emit.end(), "header") == o.emit.end())
+    return "--image goes with --emit header";
   if (o.deps && o.deps_file.empty() && (o.output.empty() || o.output == "-"))
     return "-MD without -MF needs an output file: -o FILE";
   if (!o.deps && !o.deps_file.empty()) return "-MF goes with -MD";
@@ -228,12 +230,13 @@ private:
   }
 
   int assemble_code(const std::vector<const ir::Function *> &functions) {
-    if (!wants("cubin") && !o_.verbose) return kOk;
+    bool cubin = wants("cubin") || (wants("header") && o_.image == "cubin");
+    if (!cubin && !o_.verbose) return kOk;
     AssembleOptions a;
     a.arch = options_.target->name;
     Result<Assembled> assembled = assemble(code_.ptx, a);
     if (o_.verbose) fmt::print(stderr, "{}", usage_lines(functions, code_, assembled, *options_.target));
-    if (!wants("cubin")) return kOk;
+    if (!cubin) return kOk;
     if (!assembled) return print_error(assembled.failed());
     cubin_ = std::move(assembled->cubin);
     return kOk;
@@ -255,6 +258,7 @@ private:
     // The name that the file is included by.
     bool named = to_.folder.empty() && !o_.output.empty() && o_.output != "-";
     h.stem = named ? stem_of(o_.output) : to_.stem;
+    if (o_.image == "cubin") h.cubin = cubin_;
     return driver::c_header(functions, code_.abis, host_programs(), code_.ptx, h);
   }
 
@@ -367,6 +371,9 @@ void setup_compile(CLI::App &app, int &exit) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(CLI::IsMember(kinds));
+  sub->add_option("--image", o->image,
+                  "what a header holds: ptx (default), or cubin, which runs on the architecture of --arch alone")
+      ->check(CLI::IsMember({"ptx", "cubin"}));
   sub->add_option("-o,--output", o->output,
                   "output file; DIR/ for files named after the source; - is standard output (default)");
   sub->add_option("--stop-after", o->stop_after,

@@ -154,7 +154,17 @@ void add_program(CLI::App &app, ProgramOptions &o) {
   app.add_flag("--graph", o.graph, "on the GPU: capture the launches once, then run the graph")->group(group);
 }
 
+void add_baseline(CLI::App &app, ProgramOptions &o, const std::string &help) {
+  app.add_option(
+         "--baseline", o.baseline,
+         help + ": a launch for every op on tiles, with its operands and results in memory, as a library of tensor ops "
+                "would run the same algorithm; views, casts and numbers are free, products are pipelined "
+                "(src/passes/unfuse.h)")
+      ->check(CLI::IsMember({"unfused"}));
+}
+
 bool read_program(const ProgramOptions &o, driver::VerifyOptions &to) {
+  to.unfused = !o.baseline.empty();
   to.graph = o.graph;
   for (const std::string &text : o.assume) {
     std::string name, value;

@@ -184,6 +184,7 @@ void setup_verify(CLI::App &app, int &exit) {
       ->check(CLI::PositiveNumber);
   sub->add_option("--json", o->json, "results as JSON into this file");
   add_program(*sub, o->program);
+  add_baseline(*sub, o->program, "the kernels' unfused form in their place");
   sub->callback([o, &exit] {
     stop_on_interrupt();
     exit = Verification(*o).run();

@@ -17,10 +17,25 @@ Result<Variant> parse_variant(std::string_view text) {
         return failure("`{}`: `{}` is no number of registers", text, value);
       continue;
     }
+    if (word == "--baseline" || word == "--baseline=unfused") {
+      if (word == "--baseline" && (!(words >> word) || word != "unfused"))
+        return failure("`{}`: --baseline is `unfused`", text);
+      out.unfused = true;
+      continue;
+    }
+    if (word == "--stages" || word.starts_with("--stages=")) {
+      std::string value = word.size() > 8 ? word.substr(9) : "";
+      if (value.empty()) words >> value;
+      auto r = std::from_chars(value.data(), value.data() + value.size(), out.stages);
+      if (value.empty() || r.ec != std::errc() || r.ptr != value.data() + value.size() || out.stages < 1)
+        return failure("`{}`: --stages needs a number of slots, 1 for none", text);
+      continue;
+    }
     if (word == "-P" && !(words >> word)) return failure("`{}`: -P needs NAME=VALUE", text);
     size_t eq = word.find('=');
     if (word.starts_with("-") || eq == word.npos || eq == 0 || eq + 1 == word.size())
-      return failure("`{}`: a variant is made of NAME=VALUE and --maxnreg N, not `{}`", text, word);
+      return failure("`{}`: a variant is made of NAME=VALUE, --maxnreg N, --stages N and --baseline unfused, not `{}`",
+                     text, word);
     out.params[word.substr(0, eq)] = word.substr(eq + 1);
   }
   return out;
@@ -31,6 +46,9 @@ namespace {
 VerifyOptions options_of(const AbSide &s, const AbOptions &o) {
   VerifyOptions v = o.base;
   for (const auto &[name, value] : s.variant.params) v.overrides.params[name] = value;
+  v.unfused = s.variant.unfused;
+  v.graph |= s.variant.unfused;
+  if (s.variant.stages > 0) v.compile.passes.most_stages = s.variant.stages;
   if (s.variant.max_registers > 0) v.compile.max_registers = s.variant.max_registers;
   return v;
 }
@@ -104,8 +122,9 @@ Result<AbReport> compare_sides(const AbSide &a, const AbSide &b, const AbOptions
     AbCase out;
     out.name = c.name.text;
     out.shared_tensors = (*side_a)->tensors == (*side_b)->tensors;
-    out.inputs_a = (*side_a)->tensors->inputs;
-    out.inputs_b = (*side_b)->tensors->inputs;
+    out.compared_groups = std::min((*side_a)->groups, (*side_b)->groups);
+    out.inputs_a = (*side_a)->tensors->checksums(out.compared_groups);
+    out.inputs_b = (*side_b)->tensors->checksums(out.compared_groups);
     auto progress = [&](int64_t done) { return !o.progress || o.progress(out.name, done, o.rounds); };
     if (!progress(0)) return report;
     auto samples = run_ab([&] { return (*side_a)->measure(o.convention); },

@@ -5,11 +5,13 @@
 
 namespace tkc::driver {
 
-// "BM=64 --maxnreg 128": compile-time parameters and options of one side.
+// "BM=64 --maxnreg 128 --stages 2": compile-time parameters and options of one side.
 struct Variant {
   std::string text;
   Setting params;
   int64_t max_registers = 0;
+  bool unfused = false; // --baseline unfused; as a graph
+  int64_t stages = 0;   // slots of a ring at most; 0: as the scheduler chooses
 };
 Result<Variant> parse_variant(std::string_view text);
 
@@ -32,7 +34,8 @@ struct AbOptions {
 struct AbCase {
   std::string name; // of the bench case
   bool shared_tensors = false;
-  std::vector<std::pair<std::string, uint64_t>> inputs_a, inputs_b; // checksums
+  int64_t compared_groups = 0;                                      // those that both sides have
+  std::vector<std::pair<std::string, uint64_t>> inputs_a, inputs_b; // checksums over them
   AbSamples samples;
   AbResult result;
   Json to_json() const;

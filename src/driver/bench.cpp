@@ -2,6 +2,7 @@
 #include "driver/bench_tensors.h"
 #include "runtime/statistics.h"
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 namespace tkc::driver {
@@ -13,7 +14,7 @@ Result<std::unique_ptr<PreparedBench>> PreparedBench::create(sema::Program &prog
   sema::InstanceSpec spec = c.spec;
   for (const auto &[k, v] : o.overrides.params) spec.params[k] = v;
   spec.absent.insert(o.overrides.absent.begin(), o.overrides.absent.end());
-  if (kernel.kind == ast::FunctionKind::Program)
+  if (kernel.kind == ast::FunctionKind::Program || o.unfused)
     return create_program(program, kernel, check, c, spec, o, diags, share);
   auto compiled = compile_kernel(program, kernel, spec, o.compile, diags);
   if (!compiled) return failure("the kernel has errors");
@@ -121,6 +122,28 @@ Result<std::vector<Setting>> expand_sweep(const Setting &lists) {
   return out;
 }
 
+Result<std::string> expand_stages(std::string_view text) {
+  constexpr int64_t kMost = 64;
+  std::string out;
+  for (size_t at = 0; at <= text.size();) {
+    size_t comma = std::min(text.find(',', at), text.size());
+    std::string_view item = text.substr(at, comma - at);
+    size_t dots = item.find("..");
+    int64_t lo = 0, hi = 0;
+    auto number = [](std::string_view digits, int64_t &to) {
+      auto r = std::from_chars(digits.data(), digits.data() + digits.size(), to);
+      return r.ec == std::errc() && r.ptr == digits.data() + digits.size() && to >= 1 && to <= kMost;
+    };
+    bool good = number(item.substr(0, dots), lo);
+    good = good && (dots == item.npos ? (hi = lo, true) : number(item.substr(dots + 2), hi));
+    if (!good || hi < lo)
+      return failure("--stages {}: a list of numbers from 1 to {} and ranges, as in 1,2..4", text, kMost);
+    for (int64_t n = lo; n <= hi; n++) out += fmt::format("{}{}", out.empty() ? "" : ",", n);
+    at = comma + 1;
+  }
+  return out;
+}
+
 std::string setting_text(const Setting &s, std::string_view before_each) {
   std::string out;
   for (const auto &[name, value] : s) out += fmt::format("{}{}{}={}", out.empty() ? "" : " ", before_each, name, value);
@@ -134,6 +157,15 @@ bool BenchRow::drifts() const {
   return samples.size() >= kLeast && std::fabs(summarize(samples).drift) > 0.02;
 }
 
+double BenchRow::floor_seconds() const {
+  double out = 0;
+  auto add = [&](const char *what, double rate) {
+    if (auto it = counts.find(what); it != counts.end() && rate > 0) out = std::max(out, it->second / rate);
+  };
+  if (ceilings) add("bytes", ceilings->bytes), add("flops", ceilings->flops);
+  return out;
+}
+
 std::string BenchRow::rates() const {
   std::string out;
   if (!fits()) return out;
@@ -141,6 +173,7 @@ std::string BenchRow::rates() const {
     if (what == "bytes") out += fmt::format("  {:.3f} TB/s", n / seconds() * 1e-12);
     if (what == "flops") out += fmt::format("  {:.1f} TFLOP/s", n / seconds() * 1e-12);
   }
+  if (floor_seconds() > 0) out += fmt::format("  {:.0f}% of the floor", floor_seconds() / seconds() * 100);
   return out;
 }
 
@@ -157,11 +190,19 @@ Json BenchRow::to_json() const {
       .set("drifting", drifts());
   j.set("groups", groups).set("entry", entry).set("registers", registers).set("localBytes", local_bytes);
   j.set("blocksPerSM", blocks_per_sm);
-  if (parts.empty()) return j;
+  if (ceilings && floor_seconds() > 0) {
+    j.set("floorSeconds", floor_seconds()).set("ofFloor", floor_seconds() / seconds());
+    j.set("copyBytesPerSecond", ceilings->bytes).set("productFlopsPerSecond", ceilings->flops);
+  }
+  if (breakdown.parts.empty()) return j;
   Json kernels = Json::array();
-  for (const BenchPart &p : parts)
-    kernels.push(Json::object().set("kernel", p.kernel).set("launches", p.launches).set("seconds", p.seconds));
-  return j.set("workspaceBytes", workspace_bytes).set("graph", graph).set("launches", std::move(kernels));
+  for (const BenchPart &p : breakdown.parts) {
+    Json k = Json::object();
+    k.set("kernel", p.kernel).set("launches", p.launches).set("seconds", p.seconds).set("gap", p.gap);
+    kernels.push(k.set("exposed", p.exposed).set("share", (p.gap + p.exposed) / breakdown.seconds));
+  }
+  j.set("workspaceBytes", workspace_bytes).set("graph", graph).set("launches", std::move(kernels));
+  return j.set("stampedSeconds", breakdown.seconds).set("idle", breakdown.idle);
 }
 
 // The first error of a compilation in one line.
@@ -180,7 +221,11 @@ BenchRow bench_case(sema::Program &program, const ast::Function &kernel, const a
   out.setting = setting;
   Diagnostics diags(sources); // a configuration that does not fit is a row of the table, not an error of the file
   VerifyOptions o = options;
-  for (const auto &[name, value] : setting) o.overrides.params[name] = value;
+  for (const auto &[name, value] : setting)
+    if (name == kStages)
+      o.compile.passes.most_stages = std::stoll(value);
+    else
+      o.overrides.params[name] = value;
   auto fail = [&](const Error &e) {
     std::string error = first_error(diags);
     out.reason = error.empty() ? e.message : error;
@@ -198,6 +243,7 @@ BenchRow bench_case(sema::Program &program, const ast::Function &kernel, const a
   out.entry = b.entry;
   out.workspace_bytes = b.workspace_bytes;
   out.graph = options.graph;
+  out.remarks = b.remarks;
   for (int64_t r = 0; r < rounds; r++) {
     Result<double> seconds = b.measure(convention);
     // What was measured before an interruption counts.
@@ -208,10 +254,24 @@ BenchRow bench_case(sema::Program &program, const ast::Function &kernel, const a
     if (!seconds) break;
     out.samples.push_back(*seconds);
   }
-  if (auto parts = b.breakdown(convention))
-    out.parts = std::move(*parts);
-  else if (parts.kind() != ErrorKind::Interrupted)
-    return fail(parts.failed());
+  if (auto breakdown = b.breakdown(convention))
+    out.breakdown = std::move(*breakdown);
+  else if (breakdown.kind() != ErrorKind::Interrupted)
+    return fail(breakdown.failed());
+  return out;
+}
+
+std::string breakdown_table(const BenchRow &r) {
+  const Breakdown &b = r.breakdown;
+  if (b.parts.empty()) return "";
+  std::string out;
+  for (const BenchPart &p : b.parts)
+    out += fmt::format("    {:<28} {:>10.2f} us  {:>5.1f}%  gap before {:>8.2f} us  ({} a call)\n", p.kernel,
+                       p.seconds * 1e6, (p.gap + p.exposed) / b.seconds * 100, p.gap * 1e6, p.launches);
+  double off = b.seconds / r.seconds() - 1;
+  out += fmt::format("    {:<28} {:>10.2f} us  {:+.1f}% of the call  GPU idle {:.1f}%{}\n", "sum, by stamps",
+                     b.seconds * 1e6, off * 100, b.idle * 100,
+                     std::fabs(off) > kStampTolerance ? "  (the stamps disturb it: take the shares with care)" : "");
   return out;
 }
 
@@ -247,7 +307,8 @@ std::string fastest_command(const std::vector<BenchRow> &rows, const std::string
   if (order.empty() || !order[0]->fits()) return "";
   std::string out = fmt::format("tkc bench {} -k {} --case {}", file, order[0]->kernel, order[0]->name);
   if (!more.empty()) out += " " + more;
-  for (const auto &[name, value] : order[0]->setting) out += fmt::format(" -P {}={}", name, value);
+  for (const auto &[name, value] : order[0]->setting)
+    out += name == kStages ? fmt::format(" {} {}", name, value) : fmt::format(" -P {}={}", name, value);
   return out;
 }
 

@@ -43,6 +43,12 @@ std::vector<std::string> signature_of(const ir::Function &f, const LaunchData &d
   return out;
 }
 
+std::vector<std::pair<std::string, uint64_t>> BenchTensors::checksums(int64_t first_groups) const {
+  std::vector<std::pair<std::string, uint64_t>> out;
+  for (const auto &[name, sums] : inputs) out.emplace_back(name, sums.at(size_t(first_groups) - 1));
+  return out;
+}
+
 Result<std::shared_ptr<BenchTensors>> make_tensors(const ir::Function &f, const LaunchData &data, int64_t groups,
                                                    Device &device) {
   auto out = std::make_shared<BenchTensors>();
@@ -51,7 +57,7 @@ Result<std::shared_ptr<BenchTensors>> make_tensors(const ir::Function &f, const 
     const ir::Param &p = f.params[i];
     if (!p.type.is_tensor() || !p.present) continue;
     out->written_inputs |= p.mode == ir::ParamMode::InOut;
-    if (p.mode != ir::ParamMode::Out) out->inputs.emplace_back(p.name, 0);
+    if (p.mode != ir::ParamMode::Out) out->inputs.emplace_back(p.name, std::vector<uint64_t>());
   }
   for (int64_t g = 0; g < groups; g++) {
     std::vector<uint64_t> addresses(f.params.size(), 0);
@@ -67,8 +73,8 @@ Result<std::shared_ptr<BenchTensors>> make_tensors(const ir::Function &f, const 
         DType t = p.type.dtype;
         HostTensor values = fill_tensor(convention_fill(t), t, data.tensors[i].shape, bench_seed(g, int64_t(i)));
         TKC_TRY(b->upload(values));
-        uint64_t &sum = out->inputs[input++].second;
-        sum = splitmix64(sum ^ checksum(values));
+        std::vector<uint64_t> &sums = out->inputs[input++].second;
+        sums.push_back(splitmix64((sums.empty() ? 0 : sums.back()) ^ checksum(values)));
       }
       addresses[i] = b->address();
       out->buffers.push_back(std::move(*b));

@@ -2,6 +2,7 @@
 #include "driver/c_header_text.h"
 #include "support/check.h"
 #include <algorithm>
+#include <functional>
 
 namespace tkc::driver {
 
@@ -26,7 +27,14 @@ std::string ptx_literal(std::string_view ptx) {
   return out;
 }
 
-std::string load_function(const std::string &stem, const std::vector<codegen::KernelAbi> &abis) {
+// In one line 32 bytes.
+std::string byte_list(std::span<const uint8_t> bytes) {
+  std::string out;
+  for (size_t i = 0; i < bytes.size(); i++) out += fmt::format("{}{},", i % 32 == 0 ? "\n    " : "", bytes[i]);
+  return out;
+}
+
+std::string load_function(const std::string &stem, const char *image, const std::vector<codegen::KernelAbi> &abis) {
   std::string names;
   for (const codegen::KernelAbi &a : abis) names += fmt::format("\n      {{\"{}\", {}}},", a.entry, a.shared_bytes);
   return fmt::format(R"C(
@@ -59,7 +67,7 @@ static inline tkc_status tkc_load_{0}(tkc_{0}_module *module, char *log, size_t 
   module->l2_bytes = l2;
   module->smem = smem;
   module->arch = 10 * major + minor;
-  r = cuModuleLoadDataEx(&module->handle, tkc_{0}_ptx, log && log_bytes ? 2 : 0, options, values);
+  r = cuModuleLoadDataEx(&module->handle, tkc_{0}_{3}, log && log_bytes ? 2 : 0, options, values);
   for (i = 0; i < {1} && r == CUDA_SUCCESS; i++) {{
     r = cuModuleGetFunction(&module->entry[i], module->handle, entries[i].name);
     if (r == CUDA_SUCCESS && entries[i].shared > 48 * 1024 && entries[i].shared <= smem)
@@ -78,7 +86,7 @@ static inline tkc_status tkc_unload_{0}(tkc_{0}_module *module) {{
   return tkc_driver_status(r);
 }}
 )C",
-                     stem, abis.size(), names);
+                     stem, abis.size(), names, image);
 }
 
 } // namespace
@@ -97,18 +105,34 @@ std::string c_header(const std::vector<const ir::Function *> &functions, const s
                   "#define {}\n\n#include <cuda.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <string.h>\n\n",
                   o.version, o.source, o.arch, guard, guard);
   out += kHeaderCommon;
+  std::function<bool(const std::vector<sema::HostStmt> &)> computes = [&](const std::vector<sema::HostStmt> &stmts) {
+    return std::any_of(stmts.begin(), stmts.end(), [&](const sema::HostStmt &s) {
+      return computes(s.body) || computes(s.else_body) ||
+             std::any_of(s.args.begin(), s.args.end(),
+                         [](const sema::LaunchArgument &a) { return a.kind == sema::LaunchArgument::Kind::Computed; });
+    });
+  };
+  if (std::any_of(programs.begin(), programs.end(), [&](const sema::HostProgram *p) { return computes(p->body); }))
+    out += kHeaderNumbers;
   if (maps) out += std::string("\n") + kHeaderMaps;
-  // One literal longer than C99 promises; the compilers that say so take it.
-  out += fmt::format(
-      "\n#if defined(__GNUC__)\n#pragma GCC diagnostic push\n#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n"
-      "#endif\nstatic const char tkc_{}_ptx[] ={};\n#if defined(__GNUC__)\n#pragma GCC diagnostic pop\n#endif\n",
-      stem, ptx_literal(ptx));
+  if (!o.cubin.empty())
+    // As aligned as the driver reads an ELF file.
+    out += fmt::format(
+        "\n#if defined(__GNUC__)\n__attribute__((aligned(64)))\n#endif\nstatic const unsigned char tkc_{}_cubin[] "
+        "= {{{}\n}};\n",
+        stem, byte_list(o.cubin));
+  else // one literal longer than C99 promises; the compilers that say so take it
+    out += fmt::format(
+        "\n#if defined(__GNUC__)\n#pragma GCC diagnostic push\n#pragma GCC diagnostic ignored "
+        "\"-Woverlength-strings\"\n"
+        "#endif\nstatic const char tkc_{}_ptx[] ={};\n#if defined(__GNUC__)\n#pragma GCC diagnostic pop\n#endif\n",
+        stem, ptx_literal(ptx));
   out += fmt::format(
       "\ntypedef struct tkc_{0}_module {{\n  CUmodule handle;\n  CUfunction entry[{1}];\n  int64_t sms, l2_bytes, "
       "smem, "
       "arch; /* of the device; smem: bytes of shared memory that a block may have; arch: 120 */\n}} tkc_{0}_module;\n",
       stem, abis.size());
-  out += load_function(stem, abis);
+  out += load_function(stem, o.cubin.empty() ? "ptx" : "cubin", abis);
   for (size_t i = 0; i < functions.size(); i++)
     out += kernel_function(stem, *functions[i], i, abis[2 * i], abis[2 * i + 1]);
   for (const sema::HostProgram *p : programs) out += program_function(stem, *p);

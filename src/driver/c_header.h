@@ -1,5 +1,6 @@
-// `--emit header`: a C99 header (C++ too) with the PTX and a function for every kernel and program of one module, over
-// the driver API. The user includes nothing but it, and has <cuda.h>; everything is `static inline`.
+// `--emit header`: a C99 header (C++ too) with the PTX, or the cubin of one architecture, and a function for every
+// kernel and program of one module, over the driver API. The user includes nothing but it, and has <cuda.h>; everything
+// is `static inline`.
 //
 // For a file named after STEM:
 //   tkc_STEM_module                          what was loaded: the entries, properties of the device
@@ -13,12 +14,14 @@
 #pragma once
 #include "codegen/abi.h"
 #include "sema/host_program.h"
+#include <span>
 
 namespace tkc::driver {
 
 struct HeaderOptions {
   std::string version, source, arch;
-  std::string stem; // of the output: what the names begin with
+  std::string stem;                    // of the output: what the names begin with
+  std::span<const uint8_t> cubin = {}; // if not empty: the header holds it in the place of the PTX
 };
 // `abis` as emit_module() gives them: two a function.
 std::string c_header(const std::vector<const ir::Function *> &functions, const std::vector<codegen::KernelAbi> &abis,

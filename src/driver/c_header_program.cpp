@@ -149,6 +149,9 @@ private:
         }
         break;
       }
+      case LaunchArgument::Kind::Computed:
+        arguments += fmt::format("({})({}), ", c_scalar_type(p.type.dtype), c_computed(a.computed));
+        break;
       case LaunchArgument::Kind::Number: arguments += c_number(p.type.dtype, a.number) + ", "; break;
       case LaunchArgument::Kind::Scalar: arguments += c_parameter(a.name) + ", "; break;
       }

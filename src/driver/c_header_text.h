@@ -15,6 +15,9 @@ std::string c_number(DType t, double value);     // a constant of that type, rou
 std::string c_parameter(const std::string &name);
 // A symbol of a size expression: a size or counter (a local variable), an integer scalar, a property of the device.
 std::string c_symbol(const std::string &name);
+// Of type double. The header then needs kHeaderNumbers.
+std::string c_computed(const sema::NumberExpr &e);
+extern const char *const kHeaderNumbers;
 std::string c_expression(const ir::SizeExpr &e);
 // "T name[N] = {...};": at least one element, as C wants it.
 std::string c_array(const std::string &type, const std::string &name, const std::vector<std::string> &values);

@@ -130,6 +130,58 @@ std::string c_symbol(const std::string &name) {
   return "s_" + c_identifier(name);
 }
 
+const char *const kHeaderNumbers = R"C(
+#include <math.h>
+static inline double tkc_number_min(double a, double b) { return b < a ? b : a; }
+static inline double tkc_number_max(double a, double b) { return b > a ? b : a; }
+)C";
+
+std::string c_computed(const sema::NumberExpr &e) {
+  using Number = sema::NumberExpr::Op;
+  std::vector<std::string> x;
+  for (const sema::NumberExpr &a : e.args) x.push_back(c_computed(a));
+  auto call = [&](const char *name) { return fmt::format("{}({})", name, fmt::join(x, ", ")); };
+  auto infix = [&] { return fmt::format("({} {} {})", x[0], sema::NumberExpr::json_name(e.op), x[1]); };
+  auto value = [&]() -> std::string {
+    switch (e.op) {
+    case Number::Const: return c_number(DType::F64, e.value);
+    case Number::Scalar: return "(double)" + c_parameter(e.name);
+    case Number::Integer: return fmt::format("(double)({})", c_expression(e.integer));
+    case Number::Neg: return fmt::format("(-{})", x[0]);
+    case Number::Not: return fmt::format("(double)({} == 0)", x[0]);
+    case Number::Abs: return call("fabs");
+    case Number::Exp: return call("exp");
+    case Number::Exp2: return call("exp2");
+    case Number::Log: return call("log");
+    case Number::Log2: return call("log2");
+    case Number::Sqrt: return call("sqrt");
+    case Number::Rsqrt: return fmt::format("(1 / sqrt({}))", x[0]);
+    case Number::Rcp: return fmt::format("(1 / {})", x[0]);
+    case Number::Tanh: return call("tanh");
+    case Number::Floor: return call("floor");
+    case Number::Ceil: return call("ceil");
+    case Number::Cast: return x[0];
+    case Number::Min: return call("tkc_number_min");
+    case Number::Max: return call("tkc_number_max");
+    case Number::Add:
+    case Number::Sub:
+    case Number::Mul:
+    case Number::Div: return infix();
+    case Number::And: return fmt::format("(double)({} != 0 && {} != 0)", x[0], x[1]);
+    case Number::Or: return fmt::format("(double)({} != 0 || {} != 0)", x[0], x[1]);
+    case Number::Eq:
+    case Number::Ne:
+    case Number::Lt:
+    case Number::Le:
+    case Number::Gt:
+    case Number::Ge: return "(double)" + infix();
+    case Number::Where: return fmt::format("({} != 0 ? {} : {})", x[0], x[1], x[2]);
+    }
+    TKC_UNREACHABLE("NumberExpr::Op");
+  }();
+  return e.dtype == DType::F32 ? fmt::format("(double)(float){}", value) : value;
+}
+
 std::string c_expression(const SizeExpr &e) {
   if (e.is_const()) {
     if (e.value() == INT64_MIN) return "INT64_MIN";

@@ -1,4 +1,5 @@
 #include "driver/compile.h"
+#include "ir/clone.h"
 #include "ir/print.h"
 #include "passes/passes.h"
 #include "support/crash_scope.h"
@@ -36,14 +37,14 @@ std::string check_pass_options(const CompileOptions &options) {
   return "";
 }
 
+using MakeTyped = std::function<std::unique_ptr<ir::Function>(Diagnostics &)>;
+
 // With rings of this many slots at most.
-static std::unique_ptr<ir::Function> lower_kernel_once(sema::Program &program, const ast::Function &kernel,
-                                                       const sema::InstanceSpec &spec, const CompileOptions &options,
-                                                       int64_t most_stages, Diagnostics &diags,
-                                                       std::vector<Phase> &phases) {
+static std::unique_ptr<ir::Function> lower_once(const MakeTyped &make, const CompileOptions &options,
+                                                int64_t most_stages, Diagnostics &diags, std::vector<Phase> &phases) {
   using Clock = std::chrono::steady_clock;
   auto start = Clock::now();
-  std::unique_ptr<ir::Function> f = sema::instantiate(program, kernel, spec, options.target, diags);
+  std::unique_ptr<ir::Function> f = make(diags);
   phases.push_back({"sema", std::chrono::duration<double, std::milli>(Clock::now() - start).count()});
   if (!f || options.stop_after == kAfterSema) return f;
   CrashScope last_ir("last.tkir", [&] { return ir::print(*f); });
@@ -63,21 +64,31 @@ static std::unique_ptr<ir::Function> lower_kernel_once(sema::Program &program, c
   return f;
 }
 
-std::unique_ptr<ir::Function> lower_kernel(sema::Program &program, const ast::Function &kernel,
-                                           const sema::InstanceSpec &spec, const CompileOptions &options,
-                                           Diagnostics &diags, std::vector<Phase> &phases) {
+static std::unique_ptr<ir::Function> lower(const MakeTyped &make, const CompileOptions &options, Diagnostics &diags,
+                                           std::vector<Phase> &phases) {
   // What cannot be proven is the schedule's fault, not the user's: it gets fewer slots, then none.
   for (int64_t most_stages : {passes::PassOptions::kManyStages, int64_t(2)}) {
     Diagnostics attempt(diags.sources());
-    auto f = lower_kernel_once(program, kernel, spec, options, std::min(most_stages, options.passes.most_stages),
-                               attempt, phases);
+    auto f = lower_once(make, options, std::min(most_stages, options.passes.most_stages), attempt, phases);
     auto is_unproven = [](const Diagnostic &d) { return d.kind == DiagKind::unproven_protocol; };
     if (!std::any_of(attempt.all().begin(), attempt.all().end(), is_unproven)) {
       for (const Diagnostic &d : attempt.all()) diags.add(d);
       return diags.has_errors() ? nullptr : std::move(f);
     }
   }
-  return lower_kernel_once(program, kernel, spec, options, 0, diags, phases);
+  return lower_once(make, options, 0, diags, phases);
+}
+
+std::unique_ptr<ir::Function> lower_kernel(sema::Program &program, const ast::Function &kernel,
+                                           const sema::InstanceSpec &spec, const CompileOptions &options,
+                                           Diagnostics &diags, std::vector<Phase> &phases) {
+  auto make = [&](Diagnostics &d) { return sema::instantiate(program, kernel, spec, options.target, d); };
+  return lower(make, options, diags, phases);
+}
+
+std::unique_ptr<ir::Function> lower_typed(const ir::Function &typed, const CompileOptions &options, Diagnostics &diags,
+                                          std::vector<Phase> &phases) {
+  return lower([&](Diagnostics &) { return ir::clone(typed); }, options, diags, phases);
 }
 
 codegen::EmitResult emit_module(const std::vector<const ir::Function *> &functions, const CompileOptions &options,

@@ -33,6 +33,9 @@ struct Phase {
 std::unique_ptr<ir::Function> lower_kernel(sema::Program &program, const ast::Function &kernel,
                                            const sema::InstanceSpec &spec, const CompileOptions &options,
                                            Diagnostics &diags, std::vector<Phase> &phases);
+// The same for a typed function that no source text has.
+std::unique_ptr<ir::Function> lower_typed(const ir::Function &typed, const CompileOptions &options, Diagnostics &diags,
+                                          std::vector<Phase> &phases);
 // One PTX module with the entries NAME and NAME__any of every function, in that order. A fault of tkc ends the process.
 codegen::EmitResult emit_module(const std::vector<const ir::Function *> &functions, const CompileOptions &options,
                                 const SourceManager &sources, std::vector<Phase> &phases);

@@ -1,4 +1,5 @@
 #include "driver/instance.h"
+#include "driver/unfuse_program.h"
 
 namespace tkc::driver {
 
@@ -13,6 +14,16 @@ std::optional<Instance> make_instance(sema::Program &program, const ast::Functio
     out.function = sema::instantiate(program, ast, spec, target, diags);
   }
   return out.function ? std::optional(std::move(out)) : std::nullopt;
+}
+
+std::optional<Instance> make_unfused(sema::Program &program, const ast::Function &ast, const sema::InstanceSpec &spec,
+                                     const ir::Target &target, Diagnostics &diags) {
+  auto out = make_instance(program, ast, spec, &target, diags);
+  if (!out) return std::nullopt;
+  if (!out->program) out->program = program_of(ast, spec, out->function);
+  out->program = unfused(program, *out->program, target, diags, out->remarks);
+  out->function = out->program->header;
+  return diags.has_errors() ? std::nullopt : std::move(out);
 }
 
 std::optional<codegen::EmitResult> compile_entry(sema::Program &program, const ast::Function &ast,

@@ -8,10 +8,14 @@ struct Instance {
   const ast::Function *ast = nullptr;
   std::shared_ptr<ir::Function> function;     // the typed kernel, or the head of the program
   std::unique_ptr<sema::HostProgram> program; // null: a kernel
+  std::vector<std::string> remarks;           // of the unfused form
 };
 // Nothing after an error, which is in `diags`.
 std::optional<Instance> make_instance(sema::Program &program, const ast::Function &ast, const sema::InstanceSpec &spec,
                                       const ir::Target *target, Diagnostics &diags);
+// The same as a program with one launch per tensor op (driver/unfuse_program.h).
+std::optional<Instance> make_unfused(sema::Program &program, const ast::Function &ast, const sema::InstanceSpec &spec,
+                                     const ir::Target &target, Diagnostics &diags);
 // PTX of a kernel, or of every kernel that a program can launch. Nothing after an error, which is in `diags`.
 std::optional<codegen::EmitResult> compile_entry(sema::Program &program, const ast::Function &ast,
                                                  const sema::InstanceSpec &spec, const CompileOptions &options,

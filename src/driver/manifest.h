@@ -47,8 +47,13 @@
 //                 {"alloc": i}: temporary i is new memory from here on, each time round a loop too; nothing is in it
 //                 {"launch": kernel, "tensors": {parameter: view or null}, "scalars": {parameter: value},
 //                   "sizes": {size: expression}}: all of the kernel; a value is an expression, a number,
-//                   {"number": "inf", "-inf" or "nan"}, or {"scalar": name} of the program; a launch waits for those
-//                   before it
+//                   {"number": "inf", "-inf" or "nan"}, {"scalar": name} of the program, or {"computed": n}; a launch
+//                   waits for those before it
+//                   n, a floating-point number that is known at launch: a number, {"number"}, {"scalar"},
+//                   {"integer": expression}, or a list [op, dtype, n..] with op one of neg abs ! exp exp2 log log2
+//                   sqrt rsqrt rcp tanh floor ceil round, + - * / min max == != < <= > >= && ||, and ? with three n, of
+//                   which only the side that counts needs a value. Computed in f64 and, with the dtype f32, rounded to
+//                   it after every op; comparisons and logic give 0 or 1
 //                 {"require": expression}: the launch of the program is refused if it is 0
 //                 {"if": expression, "then": steps, "else": steps}
 //                 {"for": counter, "from": expression, "to": expression, "by": expression, "do": steps}

@@ -30,6 +30,21 @@ static Json number(double x) {
   return Json::object().set("number", std::isnan(x) ? "nan" : x > 0 ? "inf" : "-inf");
 }
 
+static Json computed(const sema::NumberExpr &e) {
+  using Op = sema::NumberExpr::Op;
+  switch (e.op) {
+  case Op::Const: return number(e.value);
+  case Op::Scalar: return Json::object().set("scalar", e.name);
+  case Op::Integer: return Json::object().set("integer", expression_json(e.integer));
+  default: break;
+  }
+  Json j = Json::array();
+  j.push(sema::NumberExpr::json_name(e.op));
+  j.push(dtype_name(e.dtype));
+  for (const sema::NumberExpr &a : e.args) j.push(computed(a));
+  return j;
+}
+
 static Json launch(const sema::HostProgram &program, const HostStmt &s) {
   const sema::ProgramKernel &k = program.kernels[s.kernel];
   Json j = Json::object(), tensors = Json::object(), scalars = Json::object(), sizes = Json::object();
@@ -41,6 +56,7 @@ static Json launch(const sema::HostProgram &program, const HostStmt &s) {
     case LaunchArgument::Kind::Tensor: tensors.set(name, view(program, a.view)); break;
     case LaunchArgument::Kind::Integer: scalars.set(name, expression_json(a.integer)); break;
     case LaunchArgument::Kind::Number: scalars.set(name, number(a.number)); break;
+    case LaunchArgument::Kind::Computed: scalars.set(name, Json::object().set("computed", computed(a.computed))); break;
     case LaunchArgument::Kind::Scalar: scalars.set(name, Json::object().set("scalar", a.name)); break;
     }
   }

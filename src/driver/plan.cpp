@@ -190,6 +190,18 @@ private:
       out.data.scalars[p.name] = it->second;
       break;
     }
+    case LaunchArgument::Kind::Computed: {
+      auto given = [&](const std::string &name) -> std::optional<double> {
+        auto it = data_.scalars.find(name);
+        return it == data_.scalars.end() ? std::nullopt : std::optional(it->second);
+      };
+      auto v = a.computed.eval(given, environment_);
+      if (!v)
+        return at(a.loc, "`{}` of kernel `{}` has no value for these sizes and scalars", p.name,
+                  program_.kernels[out.kernel].name);
+      out.data.scalars[p.name] = *v;
+      break;
+    }
     case LaunchArgument::Kind::Integer: {
       auto v = value(a.integer, a.loc);
       if (!v) return v.failed();

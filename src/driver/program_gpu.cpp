@@ -1,4 +1,5 @@
 #include "driver/program_gpu.h"
+#include "driver/stamps.h"
 #include <algorithm>
 
 namespace tkc::driver {
@@ -8,13 +9,13 @@ static constexpr size_t kMostStreams = 8;
 
 Result<PreparedProgram> PreparedProgram::create(const Plan &plan, const CompiledProgram &compiled, const Module &module,
                                                 Device &device, const std::function<uint64_t(size_t)> &address,
-                                                uint64_t workspace) {
+                                                uint64_t workspace, uint64_t stamps) {
   PreparedProgram out;
   size_t widest = 0, width = 0;
   for (size_t n = 0; n < plan.launches.size(); n++) {
     const PlanLaunch &l = plan.launches[n];
     const codegen::KernelAbi &abi = compiled.abi(l);
-    auto kernel = module.kernel(abi.entry);
+    auto kernel = module.kernel(stamps ? abi.entry + kStampedSuffix : abi.entry);
     if (!kernel) return kernel.failed();
     auto place = [&](size_t i) {
       const PlanMemory &m = l.memory[i];
@@ -29,7 +30,9 @@ Result<PreparedProgram> PreparedProgram::create(const Plan &plan, const Compiled
     how.dynamic_shared = abi.shared_bytes;
     auto same_step = [&](const PlanLaunch &o) { return o.step == l.step; };
     how.beside_others = std::count_if(plan.launches.begin(), plan.launches.end(), same_step) > 1;
-    auto prepared = PreparedLaunch::create(*kernel, how, Params::from_blob(blob->bytes, blob->offsets));
+    Params params = Params::from_blob(blob->bytes, blob->offsets);
+    if (stamps) params.add(stamps + uint64_t(n) * uint64_t(kStampBytes));
+    auto prepared = PreparedLaunch::create(*kernel, how, std::move(params));
     if (!prepared) return failure("{}: {}", launch_name(plan, n), prepared.error());
     width = n > 0 && plan.launches[n - 1].step == l.step ? width + 1 : 1;
     widest = std::max(widest, width);

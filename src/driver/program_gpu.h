@@ -8,18 +8,16 @@ namespace tkc::driver {
 // must outlive it.
 class PreparedProgram {
 public:
-  // `address`: of the first byte of each parameter of the program; `workspace`: of Plan::workspace_bytes.
+  // `address`: of the first byte of each parameter of the program; `workspace`: of Plan::workspace_bytes. `stamps`: of
+  // a table for every launch, if the module has the stamped entries (driver/stamps.h).
   static Result<PreparedProgram> create(const Plan &plan, const CompiledProgram &compiled, const Module &module,
                                         Device &device, const std::function<uint64_t(size_t)> &address,
-                                        uint64_t workspace);
+                                        uint64_t workspace, uint64_t stamps = 0);
   // All launches, behind what was queued on `stream`, and before what will be: launches of one step go to streams of
   // their own, between events.
   Status queue(const Stream &stream);
   // The same, recorded: one call replays it. `stream` is where it is captured.
   Result<Graph> capture(Stream &stream);
-  // One launch alone, for measurements.
-  Status queue_launch(size_t launch, const Stream &stream) const { return launches_[launch].prepared.queue(stream); }
-  size_t count() const { return launches_.size(); }
 
 private:
   struct Item {

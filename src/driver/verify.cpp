@@ -354,7 +354,8 @@ static CaseResult run_case(sema::Program &program, const ast::Function &kernel, 
   sema::InstanceSpec spec = c.spec;
   for (const auto &[k, v] : o.overrides.params) spec.params[k] = v;
   spec.absent.insert(o.overrides.absent.begin(), o.overrides.absent.end());
-  auto instance = make_instance(program, kernel, spec, o.compile.target, diags);
+  auto instance = o.unfused ? make_unfused(program, kernel, spec, *o.compile.target, diags)
+                            : make_instance(program, kernel, spec, o.compile.target, diags);
   if (!instance) return fail(failure("the {} has errors", ast::spelling(kernel.kind)));
   const ir::Function *typed = instance->function.get();
   auto data = make_data(program, &check, *typed, c, o.seed, diags);

@@ -25,6 +25,7 @@ struct VerifyOptions {
   std::map<std::string, int64_t> assume; // properties of the device that replace its own
   bool graph = false;                    // on the GPU: capture the launches and run the graph
   bool show_plan = false;                // the plan is printed
+  bool unfused = false;                  // a launch per tensor op: driver/unfuse_program.h; of kernels as well
   DeviceFacts device_facts() const;
 };
 

@@ -87,6 +87,8 @@ public:
   std::set<std::string> size_symbols; // names that size() may leave symbolic
   // What a program adds to sizes, asked first: true if the expression is its own kind of thing.
   std::function<bool(const ast::Expr &, std::optional<ir::SizeExpr> &)> host_size;
+  // What a program adds to values while it computes a number, asked first as well.
+  std::function<bool(const ast::Expr &, SV &)> host_value;
   std::map<const ir::Value *, SourceLoc> written; // tensors that a store or an atomic names, and where the first does
 
 private:

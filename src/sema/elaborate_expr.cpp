@@ -194,6 +194,7 @@ std::optional<ir::Type> Elaborator::tile_type(const ast::Type &t) {
 }
 
 SV Elaborator::expr(const ast::Expr &e) {
+  if (SV own; host_value && host_value(e, own)) return own;
   switch (e.kind) {
   case ExprKind::Int: return SV::make_int(e.int_value, e.loc);
   case ExprKind::Float: return SV::make_float(e.float_value, e.loc);

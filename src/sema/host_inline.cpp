@@ -70,9 +70,31 @@ private:
     return whole;
   }
 
+  // With what the caller gave for the callee's scalars.
+  NumberExpr number(NumberExpr e) const {
+    if (e.op == NumberExpr::Op::Integer) e.integer = size(e.integer);
+    for (NumberExpr &a : e.args) a = number(a);
+    if (e.op != NumberExpr::Op::Scalar) return e;
+    for (size_t i = 0; i < args_.size(); i++) {
+      if (callee_.header->params[i].name != e.name) continue;
+      const LaunchArgument &given = args_[i];
+      if (given.kind == LaunchArgument::Kind::Computed) return given.computed;
+      if (given.kind == LaunchArgument::Kind::Scalar) {
+        e.name = given.name;
+        return e;
+      }
+      TKC_CHECK(given.kind == LaunchArgument::Kind::Number, "`{}` is given no number", e.name);
+      e.op = NumberExpr::Op::Const;
+      e.value = round_to(e.dtype, given.number);
+      return e;
+    }
+    TKC_UNREACHABLE("no parameter `{}`", e.name);
+  }
+
   LaunchArgument argument(LaunchArgument a) const {
     if (a.kind == LaunchArgument::Kind::Tensor) a.view = view(a.view);
     if (a.kind == LaunchArgument::Kind::Integer) a.integer = size(a.integer);
+    if (a.kind == LaunchArgument::Kind::Computed) a.computed = number(a.computed);
     if (a.kind != LaunchArgument::Kind::Scalar) return a;
     for (size_t i = 0; i < args_.size(); i++)
       if (callee_.header->params[i].name == a.name) return args_[i];

@@ -77,7 +77,16 @@ private:
   // scalars
   bool host_size(const ast::Expr &e, std::optional<ir::SizeExpr> &out); // Elaborator::host_size
   bool at_launch(const ast::Expr &e);                                   // whether its value is known at launch only
-  SV scalar(const ast::Expr &e); // a compile-time value or a Size; poison after a report
+  // A compile-time value, a Size, or a floating-point Value that number_of() takes; poison after a report.
+  SV scalar(const ast::Expr &e);
+  // host_numbers.cpp: what is computed with floating-point numbers or by functions. It is elaborated like a kernel's,
+  // and the ops are read back.
+  bool needs_computing(const ast::Expr &e);
+  SV computed(const ast::Expr &e);
+  bool known_at_launch(const ast::Expr &e, SV &out); // Elaborator::host_value
+  SV placeholder(ir::SizeExpr size, SourceLoc loc);
+  std::optional<NumberExpr> number_of(const ir::Value *v) const;
+  std::optional<ir::SizeExpr> size_of(const ir::Value *v) const;
   std::string fresh_symbol(const std::string &name);
 
   // tensors
@@ -118,6 +127,7 @@ private:
   Signature signature_;
   HostEffects effects_;
   std::map<const ir::Value *, TensorView> views_;
+  std::map<const ir::Value *, ir::SizeExpr> placeholders_; // values of the elaborator that stand for sizes
   std::map<std::string, std::optional<size_t>> instances_; // by kernel and parameters; nothing: has errors
   std::map<std::string, std::shared_ptr<HostProgram>> programs_;
   std::set<std::string> symbols_; // that no counter may take

@@ -385,10 +385,13 @@ bool ProgramInstance::scalar_argument(const ir::Function &f, const ir::Param &p,
         }
       }
     }
-  if (v.is(Kind::Value)) { // the same under another name
+  if (v.is(Kind::Value)) { // the same under another name, or computed
     if (v.v->type.dtype != t) return wrong(v.describe());
-    out.kind = LaunchArgument::Kind::Scalar;
-    out.name = v.v->name;
+    out.kind = v.v->op ? LaunchArgument::Kind::Computed : LaunchArgument::Kind::Scalar;
+    if (v.v->op)
+      out.computed = *number_of(v.v);
+    else
+      out.name = v.v->name;
     return true;
   }
   if (is_float(t)) {

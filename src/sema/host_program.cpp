@@ -295,6 +295,13 @@ bool ProgramInstance::host_size(const ast::Expr &e, std::optional<SizeExpr> &out
     return true;
   }
   case ExprKind::Call: {
+    if (needs_computing(e) && at_launch(e)) {
+      SV v = computed(e);
+      if (v.is(Kind::Size)) out = *v.size;
+      if (v.is(Kind::Int)) out = SizeExpr::constant(v.i);
+      if (!out && !v.is_poison()) diags_.report(e.loc, DiagKind::bad_size);
+      return true;
+    }
     if (e.text != "dim" || !e.operands.empty() || e.args.size() != 2) return false;
     bool is_tensor = false;
     std::optional<TensorView> v = view(*e.args[0].value, is_tensor);
@@ -328,6 +335,7 @@ SV ProgramInstance::scalar(const ast::Expr &e) {
     if (e.kind == ExprKind::Name) // a floating-point parameter by another name
       if (Elaborator::Var *v = e_.lookup(e.text); v && v->value.is(Kind::Value) && !e_.size_symbols.count(e.text))
         return v->value;
+    if (needs_computing(e)) return computed(e);
     auto size = e_.size(e);
     if (!size) return SV::poison();
     if (size->is_const()) return SV::make_int(size->value(), e.loc);

@@ -4,6 +4,7 @@
 // evaluates the tree: no code runs between the launches.
 #pragma once
 #include "sema/instance.h"
+#include "sema/number_expr.h"
 
 namespace tkc::sema {
 
@@ -15,6 +16,7 @@ struct ProgramKernel {
   // and each absent tensor, as in gemm__BM_64__act_relu__no_bias.
   std::string name;
   std::shared_ptr<ir::Function> typed;
+  bool made = false; // `typed` is no instance of `ast`: it was made of one
 };
 
 struct ProgramAlloc {
@@ -42,16 +44,18 @@ struct TensorView {
 
 struct LaunchArgument { // of one parameter of the kernel
   enum class Kind : uint8_t {
-    Absent,  // an optional tensor that this launch does not give
-    Tensor,  // view
-    Integer, // integer, also of a bool
-    Number,  // number
-    Scalar,  // name: a scalar parameter of the program
+    Absent,   // an optional tensor that this launch does not give
+    Tensor,   // view
+    Integer,  // integer, also of a bool
+    Number,   // number
+    Scalar,   // name: a scalar parameter of the program
+    Computed, // computed: a floating-point scalar that is known at launch
   } kind = Kind::Absent;
   TensorView view;
   ir::SizeExpr integer;
   double number = 0;
   std::string name;
+  NumberExpr computed;
   SourceLoc loc;
 };
 

@@ -5,8 +5,11 @@
 #include "driver/manifest.h"
 #include "driver/program_gpu.h"
 #include "ir/target.h"
+#include "runtime/file_io.h"
 #include "syntax/parse.h"
+#include <cstring>
 #include <doctest/doctest.h>
+#include <filesystem>
 
 using namespace tkc;
 using namespace tkc::driver;
@@ -272,14 +275,175 @@ TEST_CASE("bench: temporaries belong to a group, each group has its graph") {
     CHECK(int64_t(gpu.recorded.size()) == (graph ? (*b)->groups : 0));
     BenchOptions convention{.rest_seconds = 0, .warmup = 1, .timed = 5};
     CHECK((*b)->measure(convention).ok());
-    auto parts = (*b)->breakdown(convention);
-    REQUIRE(parts.ok());
-    REQUIRE(parts->size() == 2);
-    CHECK((*parts)[0].kernel == "copy");
-    CHECK((*parts)[0].launches == 3);
-    CHECK((*parts)[1].launches == 2);
-    CHECK((*parts)[1].seconds == doctest::Approx(2 * 2.5e-3));
+    // A synthetic clock: a copy takes 2 us, an add 5, a pause of 1 us is before each, and 10 us before a call.
+    gpu.replays = true;
+    uint64_t now = 1000;
+    int64_t launched = 0;
+    auto stamped = [&](const std::string &name, size_t table, uint64_t nanoseconds) {
+      for (const char *any : {"", "__any"})
+        gpu.kernels[name + any + kStampedSuffix] = [&, table, nanoseconds](const test::FakeLaunch &l) {
+          uint64_t begin = now + (launched++ % 5 == 0 ? 10000 : 1000);
+          now = begin + nanoseconds;
+          for (uint64_t slot : {3, 7}) { // two multiprocessors, the second one later and for a shorter time
+            auto *pair =
+                reinterpret_cast<uint64_t *>(gpu.at(*static_cast<uint64_t *>(l.params[table]) + 16 * slot, 16));
+            REQUIRE(pair);
+            pair[0] = std::min(pair[0], begin + (slot == 7 ? 100 : 0));
+            pair[1] = std::min(pair[1], ~(now - (slot == 7 ? 100 : 0)));
+          }
+        };
+    };
+    stamped("copy", 3, 2000);
+    stamped("add", 4, 5000);
+    auto breakdown = (*b)->breakdown(convention);
+    REQUIRE_MESSAGE(breakdown.ok(), breakdown.error());
+    const std::vector<BenchPart> &parts = breakdown->parts;
+    REQUIRE(parts.size() == 2);
+    CHECK(parts[0].kernel == "copy");
+    CHECK(parts[0].launches == 3);
+    CHECK(parts[0].seconds == doctest::Approx(3 * 2e-6));
+    CHECK(parts[0].gap == doctest::Approx(10e-6 + 2 * 1e-6));
+    CHECK(parts[1].launches == 2);
+    CHECK(parts[1].seconds == doctest::Approx(2 * 5e-6));
+    CHECK(parts[1].gap == doctest::Approx(2e-6));
+    CHECK(breakdown->seconds == doctest::Approx(30e-6)); // 16 us of work, 14 of pauses
+    CHECK(breakdown->idle == doctest::Approx(14.0 / 30));
   }
+}
+
+TEST_CASE("the parts of a call: launches that overlap count once, and everything sums up to the call") {
+  auto us = [](double begin, double end) { return Stamp{uint64_t(begin * 1000), uint64_t(end * 1000)}; };
+  // a alone; then b and c side by side, c longer; then a again after a pause of 2 us. The call before ends at 10.
+  std::vector<std::vector<Stamp>> stamps = {{us(1, 2), us(2, 9), us(2, 10), us(8, 9)},
+                                            {us(11, 20), us(20, 26), us(21, 30), us(32, 35)},
+                                            {us(36, 45), us(46, 52), us(45, 55), us(57, 60)}};
+  Breakdown b = breakdown_of(stamps, {"a", "b", "c", "a"});
+  REQUIRE(b.parts.size() == 3);
+  CHECK(b.parts[0].launches == 2);
+  CHECK(b.parts[0].seconds == doctest::Approx(12e-6));
+  CHECK(b.parts[0].gap == doctest::Approx(3e-6)); // 1 + 2 us in both calls
+  CHECK(b.parts[1].seconds == doctest::Approx(6e-6));
+  CHECK(b.parts[1].exposed == doctest::Approx(3e-6)); // 6 us in one call; in the other c began before and ended later
+  CHECK(b.parts[2].exposed == doctest::Approx((4e-6 + 10e-6) / 2));
+  CHECK(b.seconds == doctest::Approx(25e-6));
+  double sum = 0;
+  for (const BenchPart &p : b.parts) sum += p.gap + p.exposed;
+  CHECK(sum == doctest::Approx(b.seconds));
+  CHECK(b.idle == doctest::Approx(3.0 / 25));
+  BenchRow row;
+  row.samples = {25.2e-6};
+  row.breakdown = b;
+  std::string table = breakdown_table(row);
+  CHECK_MESSAGE(table.find("-0.8% of the call  GPU idle 12.0%\n") != std::string::npos, table);
+  row.samples = {20e-6};
+  CHECK(breakdown_table(row).find("the stamps disturb it") != std::string::npos);
+}
+
+TEST_CASE("stamped PTX computes the same and says when it ran") {
+  SourceManager sources;
+  Diagnostics diags(sources);
+  for (const char *file : {"samples/softmax.tk", "samples/kda_chain.tk"}) { // one with a producer warp on sm_90
+    CAPTURE(file);
+    auto id = read_source(std::string(TKC_SOURCE_DIR) + "/" + file, sources, diags);
+    REQUIRE(id);
+    auto program = sema::Program::load(*id, diags);
+    REQUIRE(program);
+    CompileOptions options;
+    options.target = ir::find_target("sm_90");
+    const ast::Function *kernel = program->kernels().at(0);
+    auto compiled = compile_kernel(*program, *kernel, {}, options, diags);
+    REQUIRE_MESSAGE(compiled, diags.render_all());
+    auto stamped = stamped_ptx(compiled->code.ptx);
+    REQUIRE(stamped.ok());
+    auto parsed = emu::parse_ptx(*stamped);
+    REQUIRE_MESSAGE(parsed.module, parsed.errors.front().message);
+    const codegen::KernelAbi &abi = compiled->code.abis[1];
+    const ast::Check *check = program->check_for(kernel->name.text, false);
+    REQUIRE(check);
+    auto c = sema::evaluate_case(*program, *kernel, *check, check->cases[0], diags);
+    REQUIRE(c);
+    auto data = make_data(*program, check, *compiled->function, *c, 1, diags);
+    REQUIRE_MESSAGE(data.ok(), data.error());
+    auto grid = launch_grid(*compiled->function, *data, sources);
+    REQUIRE(grid.ok());
+    auto run = [&](const emu::Module &module, const std::string &entry, bool table, Stamp &stamp) {
+      emu::Memory memory;
+      std::vector<uint64_t> at(compiled->function->params.size());
+      for (size_t i = 0; i < at.size(); i++)
+        if (compiled->function->params[i].type.is_tensor()) {
+          at[i] = memory.allocate(int64_t(data->tensors[i].bytes.size()), "t", {});
+          std::memcpy(memory.host(at[i]), data->tensors[i].bytes.data(), data->tensors[i].bytes.size());
+        }
+      auto blob = parameter_blob(
+          *compiled->function, abi, *data, [&](size_t i) { return at[i]; }, encode_for_emulator);
+      REQUIRE(blob.ok());
+      uint64_t stamps = memory.allocate(kStampBytes, "stamps", {});
+      std::memset(memory.host(stamps), 0xff, size_t(kStampBytes));
+      emu::Launch launch;
+      launch.grid[0] = 1;
+      for (int64_t g : *grid) launch.grid[0] *= g;
+      launch.block[0] = abi.threads;
+      launch.dynamic_shared = abi.shared_bytes;
+      launch.params = blob->bytes;
+      if (table) {
+        launch.params.resize((launch.params.size() + 7) / 8 * 8 + 8);
+        std::memcpy(launch.params.data() + launch.params.size() - 8, &stamps, 8);
+      }
+      emu::Report report = emu::run(module, entry, memory, launch, {});
+      CHECK_MESSAGE(report.ok(), emulator_failure(report).message);
+      if (table) {
+        auto read = read_stamp(std::span<const uint8_t>(memory.host(stamps), size_t(kStampBytes)));
+        REQUIRE_MESSAGE(read.ok(), read.error());
+        stamp = *read;
+      }
+      std::vector<std::vector<uint8_t>> out;
+      for (size_t i = 0; i < at.size(); i++)
+        if (at[i]) out.emplace_back(memory.host(at[i]), memory.host(at[i]) + data->tensors[i].bytes.size());
+      return out;
+    };
+    auto plain = emu::parse_ptx(compiled->code.ptx);
+    REQUIRE(plain.module);
+    Stamp stamp;
+    auto with = run(*parsed.module, abi.entry + kStampedSuffix, true, stamp);
+    CHECK(with == run(*plain.module, abi.entry, false, stamp));
+    CHECK(stamp.begin < stamp.end);
+  }
+  CHECK(stamped_ptx(".visible .entry k()\n{\n\t@%p1 ret;\n\tret;\n}\n").error() ==
+        "`k` ends under a predicate: `@%p1 ret;`");
+  auto none = stamped_ptx(".visible .entry k()\n{\n\tret;\n}\n");
+  REQUIRE(none.ok());
+  CHECK(none->starts_with(".visible .entry k__stamped(\n\t.param .u64 k_stamps\n)\n{\n"));
+}
+
+TEST_CASE("what a GPU can do at best is measured once for each GPU") {
+  test::FakeGpu gpu;
+  for (const char *name : {"probe_copy", "probe_products"}) gpu.kernels[name] = [](const test::FakeLaunch &) {};
+  cu::Api api = test::fake_api(gpu);
+  auto device = Device::open(0, &api);
+  REQUIRE(device.ok());
+  VerifyOptions o;
+  o.executor = Executor::Gpu;
+  o.device = device->get();
+  o.compile.target = ir::find_target("sm_90");
+  auto folder = make_temporary_folder("ceilings");
+  REQUIRE(folder.ok());
+  BenchOptions convention{.rest_seconds = 0, .warmup = 0, .timed = 1};
+  for (bool again : {false, true}) {
+    CAPTURE(again);
+    gpu.calls.clear();
+    auto c = ceilings_of(o, *folder, convention);
+    REQUIRE_MESSAGE(c.ok(), c.error());
+    CHECK(c->bytes == doctest::Approx(8 * 67108864 / 2.5e-3));
+    CHECK(c->flops == doctest::Approx(2.0 * 128 * 128 * 32 * 8 * 132 * 256 / 2.5e-3));
+    CHECK(gpu.calls.empty() == again);
+  }
+  BenchRow row;
+  row.samples = {2e-3};
+  row.counts = {{"bytes", 1e9}, {"flops", 1e12}};
+  row.ceilings = Ceilings{1e12, 2e15}; // 1 ms for the bytes, half of that for the flops
+  CHECK(row.floor_seconds() == doctest::Approx(1e-3));
+  CHECK(row.rates().ends_with("  50% of the floor"));
+  std::filesystem::remove_all(*folder);
 }
 
 TEST_CASE("JSON: a program's steps, with sizes as expressions") {

@@ -309,6 +309,16 @@ static void test_cases(void) {
     report_rms("chain: values", &rms, 1e-6);
     drop(&w);
   }
+  for (i = 0; i < 2; i++) {
+    const float a = i == 0 ? 1.5f : 0.5f;
+    const double s = a / sqrt(M) + 0.25;
+    expect("computed: launch", tkc_cases_computed(&module, &tx, &ty, a, 0, 0, stream), TKC_OK);
+    finish();
+    fetch(&y);
+    rms.error = rms.square = 0;
+    for (j = 0; j < M * N; j++) compare(&rms, f32(&y, (size_t)j), 2 * (j / N < M / 2 || i == 0 ? s : 3) * f32(&x, (size_t)j));
+    report_rms("computed: values", &rms, 1e-6);
+  }
   expect("chain: where", tkc_cases_chain(&module, &tx, &tb, &ty, 3.0f, 0, 0, 0, stream), TKC_WHERE);
   expect("cases: unload", tkc_unload_cases(&module), TKC_OK);
   drop(&x);

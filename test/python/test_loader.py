@@ -314,6 +314,15 @@ class Programs(Base):
         self.assertEqual([line.split()[1] for line in launches()], ["product"])
         self.assertEqual(f.workspace_bytes(normal(16, 64), normal(64, 16)), 0)
 
+    def test_numbers_that_are_computed_at_launch(self):
+        f = tkc.load(CASES, "computed")
+        x = normal(7, 70, dtype=torch.float32)
+        for rows, v in ((7, x), (3, x[0:3])):
+            for a in (1.5, 0.5):
+                s = (a / math.sqrt(7) if rows > 4 else math.exp(-a)) + 0.25
+                want = [2 * e * (s if i // 70 < rows // 2 or a > 1 else 3) for i, e in enumerate(v.values())]
+                self.assertLess(rms(f(v, None, a).values(), want), 1e-6)
+
     def test_loop_parts_and_side_by_side(self):
         f = tkc.load(CASES, "chain")
         x, bias = normal(7, 70, dtype=torch.float32), normal(70, dtype=torch.float32, seed=4)
@@ -478,6 +487,12 @@ class Host(Base):
         out = tkc.HostTensor("f32", (7, 70))
         self.assertIsNone(tkc.load(CASES, "chain", device="interp")(x, None, out, 1.0, 2))
         self.assertLess(rms(out.values(), [6 * e for e in x.values()]), 1e-6)
+
+    def test_numbers_that_are_computed_on_the_host(self):
+        x = tkc.HostTensor.from_values("f32", (7, 70), [math.sin(i) for i in range(490)])
+        results = [tkc.load(CASES, "computed", device=d)(x, a=1.5).values() for d in ("interp", "emu")]
+        self.assertLess(rms(results[0], [2 * e * (1.5 / math.sqrt(7) + 0.25) for e in x.values()]), 1e-6)
+        self.assertEqual(*results)
 
     def test_softmax_bf16(self):
         x = tkc.HostTensor.from_values("bf16", (2, 40), [math.sin(i) for i in range(80)])
