@@ -70,16 +70,19 @@ TEST_CASE("the help of every subcommand names its options") {
   const Row rows[] = {
       {"compile",
        {"--emit", "--output", "--stop-after", "--dump-ir", "--skip-pass", "--bisect-passes", "--maxnreg",
-        "--time-report", "--verbose", "-MD", "-MF", "--list-targets"}},
+        "--time-report", "--verbose", "-MD", "-MF", "--list-targets", "--image"}},
       {"run",
        {"--device", "--size", "--scalar", "--input", "--output", "--expect", "--seed", "--emu-seed", "--timeout",
         "--arg", "--grid", "--block", "--cluster", "--shared", "--plan", "--assume", "--graph"}},
       {"verify",
        {"--device", "--case", "--check-grad", "--seed", "--emu-seed", "--timeout", "--json", "--maxnreg", "--assume",
-        "--graph"}},
+        "--graph", "--baseline"}},
       {"bench",
-       {"--case", "--rounds", "--timeout", "--json", "--compare", "--threshold", "--maxnreg", "--assume", "--graph"}},
-      {"ab", {"FILE_B", "--a", "--b", "--case", "--rounds", "--seed", "--require", "--samples", "--timeout", "--json"}},
+       {"--case", "--rounds", "--timeout", "--json", "--compare", "--threshold", "--maxnreg", "--assume", "--graph",
+        "--stages", "--no-ceilings", "--baseline"}},
+      {"ab",
+       {"FILE_B", "--a", "--b", "--case", "--rounds", "--seed", "--require", "--samples", "--timeout", "--json",
+        "--baseline"}},
   };
   Ran all = run_tkc({"--help"});
   CHECK(all.code == 0);

@@ -54,7 +54,7 @@ Result<PreparedProgram> PreparedProgram::create(const Plan &plan, const Compiled
   return out;
 }
 
-Status PreparedProgram::queue(const Stream &stream) {
+Status PreparedProgram::queue(const Stream &stream, std::vector<Event> *ended) {
   for (size_t begin = 0, end; begin < launches_.size(); begin = end) {
     end = begin + 1;
     while (end < launches_.size() && launches_[end].step == launches_[begin].step) end++;
@@ -65,7 +65,9 @@ Status PreparedProgram::queue(const Stream &stream) {
     }
     for (size_t n = begin; n < end; n++) {
       size_t lane = (n - begin) % (sides + 1);
-      TKC_TRY(launches_[n].prepared.queue(lane == 0 ? stream : side_[lane - 1]));
+      const Stream &own = lane == 0 ? stream : side_[lane - 1];
+      TKC_TRY(launches_[n].prepared.queue(own));
+      if (ended) TKC_TRY((*ended)[n].record(own));
     }
     for (size_t i = 0; i < sides; i++) {
       TKC_TRY(done_[i].record(side_[i]));
@@ -77,6 +79,14 @@ Status PreparedProgram::queue(const Stream &stream) {
 
 Result<Graph> PreparedProgram::capture(Stream &stream) {
   return Graph::capture(stream, [&] { return queue(stream); });
+}
+
+// What a wait failed with, and at which launch.
+static Error where_it_hangs(const Plan &plan, const std::vector<Event> &ended, Error e) {
+  if (e.kind == ErrorKind::Failure) return e;
+  for (size_t n = 0; n < ended.size(); n++)
+    if (!ended[n].done()) return {fmt::format("{} has not ended: {}", launch_name(plan, n), e.message), e.kind};
+  return e;
 }
 
 Status run_gpu(Device &device, const Plan &plan, const CompiledProgram &compiled, LaunchData &data, bool graph,
@@ -108,8 +118,15 @@ Status run_gpu(Device &device, const Plan &plan, const CompiledProgram &compiled
     TKC_TRY(captured->launch(*stream));
     TKC_TRY(stream->wait(limit_seconds));
   } else {
-    TKC_TRY(prepared->queue(*stream));
-    TKC_TRY(stream->wait(limit_seconds));
+    std::vector<Event> ended;
+    for (size_t n = 0; n < plan.launches.size(); n++) {
+      auto event = Event::create(device);
+      if (!event) return event.failed();
+      ended.push_back(std::move(*event));
+    }
+    TKC_TRY(prepared->queue(*stream, &ended));
+    Status waited = stream->wait(limit_seconds);
+    if (!waited) return where_it_hangs(plan, ended, waited.failed());
   }
   TKC_TRY(check_guards(*workspace, "the workspace"));
   for (size_t i = 0; i < buffers.size(); i++)

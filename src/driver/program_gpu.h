@@ -14,8 +14,8 @@ public:
                                         Device &device, const std::function<uint64_t(size_t)> &address,
                                         uint64_t workspace, uint64_t stamps = 0);
   // All launches, behind what was queued on `stream`, and before what will be: launches of one step go to streams of
-  // their own, between events.
-  Status queue(const Stream &stream);
+  // their own, between events. `ended`: one event a launch, recorded behind it.
+  Status queue(const Stream &stream, std::vector<Event> *ended = nullptr);
   // The same, recorded: one call replays it. `stream` is where it is captured.
   Result<Graph> capture(Stream &stream);
 

@@ -262,6 +262,8 @@ Status Event::wait(double limit_seconds) const {
   return event_.device().poll([&] { return event_.api().cuEventQuery(event_.get()); }, limit_seconds);
 }
 
+bool Event::done() const { return event_.api().cuEventQuery(event_.get()) == CUDA_SUCCESS_; }
+
 Result<double> Event::seconds_since(const Event &start) const {
   float milliseconds = 0;
   TKC_TRY(event_.api().check(event_.api().cuEventElapsedTime(&milliseconds, start.get(), get()),

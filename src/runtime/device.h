@@ -126,6 +126,7 @@ public:
   static Result<Event> create(Device &device);
   Status record(const Stream &stream);
   Status wait(double limit_seconds) const;                // until the recorded work is done
+  bool done() const;                                      // asks, does not wait; of a hung device too
   Result<double> seconds_since(const Event &start) const; // both done
   cu::Event get() const { return event_.get(); }
 

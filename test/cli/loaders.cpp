@@ -121,3 +121,19 @@ TEST_CASE("--emit header: names from the output, nothing after an error") {
   CHECK(run_tkc({"compile", file, "-P", "D=32", "--emit", "header,json", "-o", f / "out/"}).code == 0);
   CHECK(f.files() == std::vector<std::string>{"k.tk", "my-kernels.h", "out/k.h", "out/k.json"});
 }
+
+TEST_CASE("--image cubin: the header holds machine code, or there is a clear error") {
+  Folder f;
+  std::string file = f.write("k.tk", kSource);
+  Ran r = run_tkc({"compile", file, "-P", "D=32", "--emit", "header", "--image", "cubin", "--arch", "sm_90"});
+  if (r.code == 0) {
+    CHECK(contains(r.out, "static const unsigned char tkc_k_cubin[] = {\n    127,69,76,70,")); // an ELF file
+    CHECK(contains(r.out, "cuModuleLoadDataEx(&module->handle, tkc_k_cubin,"));
+    CHECK_FALSE(contains(r.out, ".version"));
+  } else {
+    CHECK(r.code == 1);
+    CHECK(r.out.empty());
+    CHECK_MESSAGE(contains(r.err, "nvJitLink"), r.err);
+  }
+  CHECK(run_tkc({"compile", file, "-P", "D=32", "--image", "cubin"}).code == 2);
+}

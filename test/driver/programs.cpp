@@ -234,6 +234,12 @@ TEST_CASE("streams: launches of a parallel block are forked and joined") {
     CHECK((std::count(gpu.calls.begin(), gpu.calls.end(), "graph") == 1) == graph);
     // What is 16-byte aligned takes the entry that assumes it; z[1 : N] is not.
     // Main stream first; two more, each with its event; the event of the fork last.
+    if (!graph) // behind every launch an event of its own, which says where a program hangs
+      for (size_t i = 1; i < gpu.trace.size(); i++)
+        if (gpu.trace[i - 1].starts_with("launch")) {
+          REQUIRE(gpu.trace[i].starts_with("record"));
+          gpu.trace.erase(gpu.trace.begin() + ptrdiff_t(i));
+        }
     REQUIRE(gpu.trace.size() == 12);
     auto number = [](const std::string &line) { return std::stoul(line.substr(line.rfind(' ') + 1)); };
     size_t main = number(gpu.trace[0]), a = number(gpu.trace[2]), b = number(gpu.trace[3]);
@@ -247,6 +253,28 @@ TEST_CASE("streams: launches of a parallel block are forked and joined") {
         fmt::format("wait {} on {}", done_b, main), fmt::format("launch add on {}", main)};
     CHECK(gpu.trace == want);
   }
+}
+
+TEST_CASE("a program that hangs: the launch is named") {
+  test::FakeGpu gpu;
+  add_kernels(gpu);
+  gpu.busy = -1;
+  cu::Api api = test::fake_api(gpu);
+  auto device = Device::open(0, &api);
+  REQUIRE(device.ok());
+  Planned p(kChecked);
+  VerifyOptions o;
+  o.executor = Executor::Gpu;
+  o.device = device->get();
+  o.compile.target = ir::find_target("sm_90");
+  o.limit_seconds = 0.01;
+  std::vector<CaseResult> results;
+  verify_kernel(*p.program, *p.host->ast, *p.program->check_for("p", false), o, p.diags,
+                [&](const CaseResult &r) { results.push_back(r); });
+  REQUIRE(results.size() == 1);
+  CHECK(results[0].error_kind == ErrorKind::Timeout);
+  CHECK_MESSAGE(results[0].error.starts_with("launch 0 (copy) has not ended: the kernel is still running after 0.01 s"),
+                results[0].error);
 }
 
 TEST_CASE("bench: temporaries belong to a group, each group has its graph") {
