@@ -367,6 +367,9 @@ def compare(torch, case, peer, make, options, versions):
     except Missing as e:
         print(f"skipped: {e}")
         return None
+    except Exception as e:  # another version of it than this file knows; the others are worth timing
+        print(f"{peer} does not run: {type(e).__name__}: {e}")
+        return 1
     b = prepare(torch, case, case.ours, inputs)
     error = difference(first(a(0)), first(b(0)))
     print(f"difference {error:.2e} (limit {case.limit:.1e})")
@@ -389,7 +392,8 @@ def compare(torch, case, peer, make, options, versions):
     code = verdict(options.output, stem, samples, options.require, header)
     for side, list_ in zip((peer, "tkc"), samples):
         middle = sorted(list_)[len(list_) // 2] if list_ else float("nan")
-        rate = (f"  {case.flops / middle * 1e-12:.1f} TFLOP/s" if case.flops else "") + (f"  {case.bytes / middle * 1e-12:.3f} TB/s" if case.bytes else "")
+        rate = f"  {case.flops / middle * 1e-12:.1f} TFLOP/s" if case.flops else ""
+        rate += f"  {case.bytes / middle * 1e-12:.3f} TB/s" if case.bytes else ""
         print(f"{side:<28} {middle * 1e6:10.2f} us{rate}")
     return 130 if len(samples[0]) < options.rounds and code == 0 else code
 

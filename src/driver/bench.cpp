@@ -264,8 +264,22 @@ BenchRow bench_case(sema::Program &program, const ast::Function &kernel, const a
 std::string breakdown_table(const BenchRow &r) {
   const Breakdown &b = r.breakdown;
   if (b.parts.empty()) return "";
+  constexpr size_t kMost = 16; // lines; of more kernels those that take most
+  std::vector<BenchPart> parts = b.parts;
+  if (parts.size() > kMost) {
+    std::stable_sort(parts.begin(), parts.end(),
+                     [](const BenchPart &x, const BenchPart &y) { return x.gap + x.exposed > y.gap + y.exposed; });
+    BenchPart others;
+    others.kernel = fmt::format("{} others", parts.size() - kMost + 1);
+    for (size_t i = kMost - 1; i < parts.size(); i++) {
+      others.launches += parts[i].launches, others.seconds += parts[i].seconds;
+      others.gap += parts[i].gap, others.exposed += parts[i].exposed;
+    }
+    parts.resize(kMost - 1);
+    parts.push_back(others);
+  }
   std::string out;
-  for (const BenchPart &p : b.parts)
+  for (const BenchPart &p : parts)
     out += fmt::format("    {:<28} {:>10.2f} us  {:>5.1f}%  gap before {:>8.2f} us  ({} a call)\n", p.kernel,
                        p.seconds * 1e6, (p.gap + p.exposed) / b.seconds * 100, p.gap * 1e6, p.launches);
   double off = b.seconds / r.seconds() - 1;

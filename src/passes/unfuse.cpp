@@ -8,6 +8,7 @@
 #include "passes/poly.h"
 #include "passes/unfuse_kernel.h"
 #include <algorithm>
+#include <functional>
 #include <map>
 
 namespace tkc::passes {
@@ -282,16 +283,21 @@ private:
                   maker->kind != OpKind::Load && is_pure(*maker);
       for (size_t i = 0; good && i < op->operands.size(); i++)
         if (i != value) good = plan_.from_params(op->operand(i));
-      if (good && accesses(*root_tensor(op->operand(0))) == 1) stored_with_[op] = maker;
+      if (good && !accessed_between(b, *maker, *op, *root_tensor(op->operand(0)))) stored_with_[op] = maker;
     }
   }
-  int64_t accesses(const Value &tensor) const {
-    int64_t n = 0;
-    ir::walk(f_.body, [&](const Op *op) {
-      if (op->kind == OpKind::Subview || op->kind == OpKind::Dim) return;
-      for (const Value *v : op->operands) n += v->type.is_tensor() && root_tensor(v) == &tensor;
-    });
-    return n;
+  bool accessed_between(const Block &b, const Op &from, const Op &to, const Value &tensor) const {
+    std::function<bool(const Op &)> accesses = [&](const Op &op) {
+      bool view = op.kind == OpKind::Subview || op.kind == OpKind::Dim;
+      for (const Value *v : op.operands)
+        if (!view && v->type.is_tensor() && root_tensor(v) == &tensor) return true;
+      for (const Block *r : op.regions)
+        if (std::any_of(r->ops.begin(), r->ops.end(), [&](const Op *inner) { return accesses(*inner); })) return true;
+      return false;
+    };
+    for (int64_t i = ir::position(&from) + 1; i < ir::position(&to); i++)
+      if (accesses(*b.ops[size_t(i)])) return true;
+    return false;
   }
 
   // ---- launches

@@ -102,6 +102,7 @@ public:
   Kernel(const SplitPlan &plan, const Unfused &unfused, Diagnostics &diags, SourceLoc loc)
       : plan_(plan), unfused_(unfused), loc_(loc), g_(std::make_unique<ir::Function>()), b_(*g_, diags) {
     g_->loc = loc;
+    g_->grid = {SizeExpr::symbol(plan_.blocks)};
     g_->body = g_->new_block(nullptr);
     b_.set_block(g_->body);
   }
@@ -185,7 +186,6 @@ public:
       g_->body->args.push_back(value);
       sizes.push_back(name == plan_.blocks ? unfused_.blocks : SizeExpr::symbol(name));
     }
-    g_->grid = {SizeExpr::symbol(plan_.blocks)};
     for (size_t i = 0; i < plan_.f.facts.size(); i++) {
       std::vector<std::string> needs;
       plan_.f.facts[i].symbols(needs);
@@ -194,6 +194,7 @@ public:
       g_->facts.push_back(plan_.f.facts[i]);
       g_->fact_locs.push_back(plan_.f.fact_locs[i]);
     }
+    forget_names(*g_->body);
     std::vector<std::string> wrong = ir::verify(*g_, ir::Stage::typed);
     TKC_CHECK(wrong.empty(), "a split kernel: {}\n{}", wrong.front(), ir::print(*g_));
     return std::move(g_);
@@ -209,6 +210,17 @@ private:
     std::vector<Value *> operands;
     ir::Attrs attrs;
   };
+
+  // Of values inside: equal kernels have equal texts.
+  static void forget_names(const Block &b) {
+    for (Op *op : b.ops) {
+      for (Value *v : op->results) v->name.clear();
+      for (Block *r : op->regions) {
+        for (Value *v : r->args) v->name.clear();
+        forget_names(*r);
+      }
+    }
+  }
 
   static bool inside(const Value &v, const Op &op) {
     const Block *b = v.op ? v.op->block : v.block;
@@ -239,12 +251,20 @@ private:
   Parameter &param(UnfusedArgument a, const std::function<ir::Param(std::string)> &declare) {
     for (Parameter &p : params_)
       if (p.argument.kind == a.kind && p.argument.index == a.index) return p;
-    ir::Param declared = declare(fmt::format("x{}", params_.size()));
+    std::string name = fmt::format("x{}", params_.size());
+    while (in_source(name)) name += "_"; // sizes and numbers keep their names
+    ir::Param declared = declare(name);
     Value *v = g_->new_value(declared.type, declared.name);
     v->block = g_->body;
     g_->params.push_back(std::move(declared));
     params_.push_back({a, v});
     return params_.back();
+  }
+
+  bool in_source(const std::string &name) const {
+    return std::count(plan_.f.sizes.begin(), plan_.f.sizes.end(), name) ||
+           std::any_of(plan_.f.params.begin(), plan_.f.params.end(),
+                       [&](const ir::Param &p) { return p.name == name; });
   }
 
   Parameter &source_param(size_t index) {

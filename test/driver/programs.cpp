@@ -363,6 +363,11 @@ TEST_CASE("the parts of a call: launches that overlap count once, and everything
   row.breakdown = b;
   std::string table = breakdown_table(row);
   CHECK_MESSAGE(table.find("-0.8% of the call  GPU idle 12.0%\n") != std::string::npos, table);
+  for (int i = 0; i < 30; i++) row.breakdown.parts.push_back({fmt::format("k{}", i), 1, i * 1e-6, 0, i * 1e-6});
+  table = breakdown_table(row);
+  CHECK(std::count(table.begin(), table.end(), '\n') == 17);
+  CHECK_MESSAGE(table.starts_with("    k29 "), table);
+  CHECK_MESSAGE(table.find("18 others") != std::string::npos, table);
   row.samples = {20e-6};
   CHECK(breakdown_table(row).find("the stamps disturb it") != std::string::npos);
 }
