@@ -253,8 +253,7 @@ private:
       const Op *yield = r->ops.back();
       for (size_t k = 0; k < yield->operands.size(); k++) {
         const Value *v = yield->operands[k];
-        if (!v->op || v->op->block != r || !v->op->regions.empty() || plan_.free(*v->op) || plan_.tile.count(v))
-          continue;
+        if (!v->op || v->op->block != r || plan_.mixed(*v->op) || plan_.free(*v->op) || plan_.tile.count(v)) continue;
         size_t tile = plan_.tile.at(op.results[k]), at = size_t(ir::position(v->op));
         plan_.tile[v] = tile; // before the question: a later read of v itself is no read of the old contents
         bool old = op.kind == OpKind::For && reads_old(*r, at + 1, *v, op.regions[0]->args[k + 1]);
