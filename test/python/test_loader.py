@@ -316,8 +316,8 @@ class Programs(Base):
 
     def test_numbers_that_are_computed_at_launch(self):
         f = tkc.load(CASES, "computed")
-        x = normal(7, 70, dtype=torch.float32)
-        for rows, v in ((7, x), (3, x[0:3])):
+        for rows in (7, 3):
+            v = normal(rows, 70, dtype=torch.float32)
             for a in (1.5, 0.5):
                 s = (a / math.sqrt(7) if rows > 4 else math.exp(-a)) + 0.25
                 want = [2 * e * (s if i // 70 < rows // 2 or a > 1 else 3) for i, e in enumerate(v.values())]
