@@ -112,7 +112,7 @@ reference k_ref(x: tensor<f64>[M, 32], n: tensor<i64>[M]) -> tensor<f64>[M, 32] 
 }
 verify k { y = k_ref(x, n); input n = integers(0, 4); case a: M = 11; case one: M = 1; case none: M = 3; })");
   i = mixed.instance("k");
-  CHECK(shape(*i->program, i->program->body) == "copy [exp add copy for store]");
+  CHECK(shape(*i->program, i->program->body) == "copy [exp add copy for store]"); // the whole `for` writes s itself
   REQUIRE(i->remarks.size() == 1);
   CHECK(i->remarks[0] == "k: a `for` stays one launch: how often it runs is known to the GPU alone");
   CHECK(mixed.verify("k", Executor::Interp) == 3);
@@ -166,6 +166,19 @@ TEST_CASE("samples as tensor ops") {
     CAPTURE(c.name);
     Loaded l(Loaded::file(std::string("samples/") + c.file + ".tk"));
     CHECK(l.verify(c.name, c.executor) > 0);
+  }
+}
+
+TEST_CASE("every feature of the language as tensor ops") {
+  for (const char *file : {"control_flow", "memory", "parameters", "products", "programs", "reductions", "roles",
+                           "scalar_types", "shapes", "atomics", "pipelines"}) {
+    CAPTURE(file);
+    Loaded l(Loaded::file(std::string("test/features/") + file + ".tk"));
+    int passed = 0;
+    for (const auto &list : {l.program->kernels(), l.program->programs()})
+      for (const ast::Function *f : list)
+        if (l.program->check_for(f->name.text, false)) passed += l.verify(f->name.text, Executor::Interp);
+    CHECK(passed > 0);
   }
 }
 
