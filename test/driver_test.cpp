@@ -73,7 +73,7 @@ struct Bench {
     options.convention = {.rest_seconds = 0, .warmup = 1, .timed = 1};
   }
   AbSide side(const char *kernel, const char *variant) {
-    return {source.program.get(), source.kernel(kernel), *parse_variant(variant), &source.diags};
+    return {source.program.get(), source.kernel(kernel), *parse_variant(variant), {}, &source.diags};
   }
 };
 } // namespace
@@ -84,8 +84,10 @@ TEST_CASE("variants of the command line") {
   CHECK(v->params == Setting{{"BM", "64"}, {"BN", "32"}});
   CHECK(v->max_registers == 128);
   CHECK(parse_variant("--maxnreg=64")->max_registers == 64);
+  CHECK(parse_variant("BM=64 --schedule s.txt")->schedule == "s.txt");
+  CHECK(parse_variant("--schedule=s.txt BM=64")->schedule == "s.txt");
   CHECK(parse_variant("")->params.empty());
-  for (const char *bad : {"BM", "=3", "BM=", "--maxnreg", "--maxnreg x", "--maxnreg 0", "--schedule s.txt", "-P"}) {
+  for (const char *bad : {"BM", "=3", "BM=", "--maxnreg", "--maxnreg x", "--maxnreg 0", "--schedule", "--nonsense 3", "-P"}) {
     CAPTURE(bad);
     CHECK_FALSE(parse_variant(bad).ok());
   }

@@ -1,6 +1,7 @@
 // What the compiler decides for the samples: layouts of the KDA chain, and which loops run through rings.
 #include "compile_kit.h"
 #include "ir/op_def.h"
+#include <fmt/ranges.h>
 #include <map>
 
 using namespace tkc;
@@ -118,9 +119,8 @@ TEST_CASE("loops of the samples run through rings") {
     std::vector<std::string> rings;
     ir::walk(c->kernel->function->body, [&](const ir::Op *op) {
       if (op->kind != ir::OpKind::RingAlloc) return;
-      std::string text = op->attrs.s("schedule");
-      rings.push_back(
-          fmt::format("{} {}:{}", op->attrs.i("stages"), op->attrs.s("transport"), text.substr(text.find(':') + 1)));
+      rings.push_back(fmt::format("{} {}: {}", op->attrs.i("stages"), op->attrs.s("transport"),
+                                  fmt::join(op->attrs.get<std::vector<std::string>>("tensors"), " ")));
     });
     CHECK(rings == row.rings);
   }

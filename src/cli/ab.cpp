@@ -118,6 +118,8 @@ private:
     for (const auto &[name, value] : selected->spec.params) variant->params.emplace(name, value); // -P is for both
     out.program = s.program.get();
     out.kernel = selected->kernels[0];
+    const std::string &schedule = variant->schedule.empty() ? s.common().schedule : variant->schedule;
+    if (!s.read_schedule(schedule, out.schedule)) return false;
     out.variant = std::move(*variant);
     out.diags = &s.diags;
     return true;
@@ -193,11 +195,11 @@ void setup_ab(CLI::App &app, int &exit) {
   sub->get_option("FILE")->required(false)->description("a .tk file");
   sub->get_option("--kernel")->description("the kernel or program (default: the only one)");
   sub->get_option("--param")->description("compile-time parameter of both sides, NAME=VALUE");
+  sub->get_option("--schedule")->description("of both sides, where --a or --b names none (compile --help says what)");
   sub->add_option("FILE_B", o->second_file, "the file of side b (default: the same)");
   sub->add_option("--a", o->a,
-                  "side a: NAME=VALUE.., --maxnreg N, --stages N (slots of a ring at most; 1: loops run as they stand) "
-                  "and --baseline "
-                  "unfused, as in 'BM=64 --maxnreg 128'");
+                  "side a: NAME=VALUE.., --maxnreg N, --stages N (slots of a ring at most; 1: loops run as they stand), "
+                  "--schedule FILE and --baseline unfused, as in 'BM=64 --schedule s.txt'");
   sub->add_option("--b", o->b, "side b");
   sub->add_option("--case", o->only_case, "one case of the bench block (default: every case that both sides have)");
   sub->add_option("--rounds", o->rounds, "rounds, each a complete run of the convention per side (default 20)")

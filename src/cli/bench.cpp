@@ -52,6 +52,7 @@ public:
     options_.device = chosen_.device.get();
     options_.overrides.absent = selected->spec.absent;
     if (!choose_target(o_.common, chosen_.device.get(), options_.compile, exit_)) return exit_;
+    if (!s_.read_schedule(o_.common.schedule, options_.compile.passes.schedule)) return finish(chosen_, kDiagnostics);
     options_.compile.max_registers = o_.max_registers;
     options_.limit_seconds = o_.timeout;
     if (!read_program(o_.program, options_)) return finish(chosen_, kUsage);

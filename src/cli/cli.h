@@ -1,6 +1,7 @@
 // The command line: one file a subcommand, each with its options and what it does with them.
 #pragma once
 #include "driver/verify.h"
+#include "passes/schedule.h"
 #include "support/diag_kinds.h"
 #include "support/json.h"
 #include <CLI/CLI.hpp>
@@ -23,9 +24,10 @@ std::string version_text();
 
 // What most subcommands share.
 struct Common {
-  std::string file, kernel, arch, tune_for;
+  std::string file, kernel, arch, tune_for, schedule;
   std::vector<std::string> params; // -P N=V
   std::string diagnostics = "text";
+  int64_t proof_states = 0; // 0: the default
 };
 void add_common(CLI::App &app, Common &c);
 // An option that may be given several times, one value each.
@@ -46,11 +48,14 @@ public:
     sema::InstanceSpec spec;
   };
   std::optional<Selection> select();
+  // Reads what --schedule forces from a file, "" for none; false after a message.
+  bool read_schedule(const std::string &path, std::shared_ptr<const passes::Schedule> &to);
   // Whether the program declares such a compile-time parameter; else there was a message.
   bool known_parameter(const std::string &name);
   void print_diagnostics();
   // Prints a message, and the diagnostics if there are any; the exit code.
   int fail(const Error &e);
+  const Common &common() const { return c_; }
 
   SourceManager sources;
   Diagnostics diags{sources};
@@ -102,6 +107,7 @@ void setup_run(CLI::App &app, int &exit);
 void setup_verify(CLI::App &app, int &exit);
 void setup_bench(CLI::App &app, int &exit);
 void setup_ab(CLI::App &app, int &exit);
+void setup_report(CLI::App &app, int &exit);
 void setup_ops(CLI::App &app, int &exit);
 
 } // namespace tkc::cli

@@ -3,14 +3,13 @@
 #include "driver/c_header.h"
 #include "driver/execute_program.h"
 #include "driver/manifest.h"
+#include "driver/report.h"
 #include "driver/signatures.h"
 #include "ir/print.h"
 #include "ir/residency.h"
 #include "ir/target.h"
 #include "passes/passes.h"
-#include "runtime/assemble.h"
 #include "runtime/file_io.h"
-#include "runtime/occupancy.h"
 #include "syntax/print_ast.h"
 #include <algorithm>
 #include <cerrno>
@@ -28,13 +27,10 @@ struct Kind {
   const char *name, *suffix;
   bool binary;
 };
-constexpr Kind kKinds[] = {{"ptx", ".ptx", false},
-                           {"llvm", ".ll", false},
-                           {"ir", ".tkir", false},
-                           {"cubin", ".cubin", true},
-                           {"json", ".json", false},
-                           {"header", ".h", false},
-                           {"signatures", ".signatures.json", false}};
+constexpr Kind kKinds[] = {
+    {"ptx", ".ptx", false},           {"llvm", ".ll", false},    {"ir", ".tkir", false},
+    {"schedule", ".schedule", false}, {"cubin", ".cubin", true}, {"schedule-json", ".schedule.json", false},
+    {"json", ".json", false},         {"header", ".h", false},   {"signatures", ".signatures.json", false}};
 
 struct Options {
   Common common;
@@ -73,32 +69,6 @@ std::string check_usage(const Options &o, const Outputs &to) {
   passes.passes.skip = o.skip;
   if (o.stop_after != kAfterParse) passes.stop_after = o.stop_after;
   return driver::check_pass_options(passes);
-}
-
-std::string usage_lines(const std::vector<const ir::Function *> &functions, const codegen::EmitResult &code,
-                        const Result<Assembled> &assembled, const ir::Target &t) {
-  std::string out;
-  SmLimits sm;
-  sm.threads = ir::residency(t).threads;
-  sm.blocks = ir::residency(t).blocks;
-  sm.shared = t.shared_per_sm;
-  sm.shared_per_block = t.shared_per_block;
-  auto figure = [](int64_t n) { return n < 0 ? std::string("?") : std::to_string(n); };
-  for (size_t i = 0; i < code.abis.size(); i++) {
-    const codegen::KernelAbi &abi = code.abis[i];
-    const KernelUsage *u = assembled ? assembled->find(abi.entry) : nullptr;
-    int64_t shared = functions[i / 2]->shared_bytes + (u ? std::max<int64_t>(u->static_shared, 0) : 0);
-    if (u && u->registers > 0)
-      out +=
-          fmt::format("{}: {} registers, {} + {} spill bytes, {} local bytes, {} shared bytes, {} threads, {} blocks "
-                      "per SM\n",
-                      abi.entry, u->registers, figure(u->spill_stores), figure(u->spill_loads), u->stack, shared,
-                      abi.threads, blocks_per_sm(sm, u->registers, abi.threads, shared));
-    else
-      out += fmt::format("{}: {} shared bytes, {} threads\n", abi.entry, shared, abi.threads);
-  }
-  if (!assembled) out += fmt::format("registers are unknown: {}\n", assembled.error());
-  return out;
 }
 
 // A rule for make: the outputs need every source that is a file.
@@ -151,6 +121,7 @@ public:
       text_ = driver::signatures(*s_.program, selected->kernels, source_name()).dump() + "\n";
       if (o_.emit.size() == 1) return write(); // no parameter needs a value
     }
+    if (!s_.read_schedule(o_.common.schedule, options_.passes.schedule)) return kDiagnostics;
     set_options();
     std::vector<const ir::Function *> functions;
     for (const ast::Function *k : selected->kernels)
@@ -171,6 +142,7 @@ public:
       auto f = driver::lower_kernel(*s_.program, *k, selected->spec, options_, s_.diags, phases_);
       if (!f) continue; // the errors of the others are worth knowing
       functions_.push_back(std::move(f));
+      instances_.push_back({k, selected->spec, k->name.text});
     }
     for (const auto &p : programs_) add_program_kernels(*p);
     if (s_.diags.has_errors()) {
@@ -179,6 +151,7 @@ public:
     }
     for (const auto &f : functions_) functions.push_back(f.get());
     for (const ir::Function *f : functions) ir_ += ir::print(*f);
+    if ((wants("schedule") || wants("schedule-json")) && !make_schedules(*selected)) return kDiagnostics;
     bool code = wants("ptx") || wants("llvm") || wants("cubin") || wants("json") || wants("header") || o_.verbose;
     if (code && o_.stop_after.empty()) {
       code_ = driver::emit_module(functions, options_, s_.sources, phases_);
@@ -201,10 +174,10 @@ private:
       bool known = std::any_of(functions_.begin(), functions_.end(), [&](const auto &f) { return f->name == k.name; });
       if (known) continue;
       if (!make_dump_folder(k.name).ok()) continue; // reported by the kernels of the file
-      auto f = driver::lower_kernel(*s_.program, *k.ast, k.spec, options_, s_.diags, phases_);
+      auto f = driver::lower_kernel(*s_.program, *k.ast, k.spec, options_, s_.diags, phases_, k.name);
       if (!f) continue;
-      f->name = k.name;
       functions_.push_back(std::move(f));
+      instances_.push_back({k.ast, k.spec, k.name});
     }
   }
 
@@ -235,7 +208,7 @@ private:
     AssembleOptions a;
     a.arch = options_.target->name;
     Result<Assembled> assembled = assemble(code_.ptx, a);
-    if (o_.verbose) fmt::print(stderr, "{}", usage_lines(functions, code_, assembled, *options_.target));
+    if (o_.verbose) fmt::print(stderr, "{}", driver::resource_lines(functions, code_, assembled, *options_.target));
     if (!cubin) return kOk;
     if (!assembled) return print_error(assembled.failed());
     cubin_ = std::move(assembled->cubin);
@@ -262,6 +235,20 @@ private:
     return driver::c_header(functions, code_.abis, host_programs(), code_.ptx, h);
   }
 
+  bool make_schedules(const Session::Selection &selected) {
+    std::vector<driver::KernelReport> reports;
+    for (size_t i = 0; i < functions_.size(); i++) {
+      auto r = driver::report_kernel(*s_.program, instances_[i], *functions_[i], options_, false, s_.diags);
+      if (r) reports.push_back(std::move(*r));
+    }
+    auto cases = driver::estimate_cases(*s_.program, selected.kernels, selected.spec, options_, false, s_.diags);
+    schedule_ = driver::schedule_text(reports, cases);
+    schedule_json_ = driver::schedule_json(reports, cases).dump() + "\n";
+    if (!s_.diags.has_errors()) return true;
+    s_.print_diagnostics();
+    return false;
+  }
+
   std::string manifest_text(const std::vector<const ir::Function *> &functions) const {
     driver::ManifestOptions m;
     m.version = TKC_VERSION;
@@ -282,6 +269,8 @@ private:
                               : kind == "ptx"                                      ? code_.ptx
                               : kind == "llvm"                                     ? code_.llvm
                               : kind == "ir"                                       ? ir_
+                              : kind == "schedule"                                 ? schedule_
+                              : kind == "schedule-json"                            ? schedule_json_
                               : kind == "header"                                   ? header_
                                                                                    : json_;
     return std::vector<uint8_t>(text.begin(), text.end());
@@ -323,11 +312,12 @@ private:
   Session s_;
   driver::CompileOptions options_;
   std::vector<std::unique_ptr<ir::Function>> functions_;
+  std::vector<driver::KernelInstance> instances_; // of functions_
   std::vector<std::unique_ptr<sema::HostProgram>> programs_;
   driver::KernelNames names_;
   std::vector<driver::Phase> phases_;
   codegen::EmitResult code_;
-  std::string text_, ir_, json_, header_;
+  std::string text_, ir_, schedule_, schedule_json_, json_, header_;
   std::vector<uint8_t> cubin_;
 };
 
@@ -365,6 +355,8 @@ void setup_compile(CLI::App &app, int &exit) {
   sub->add_option(
          "--emit", o->emit,
          "kinds of output, separated by commas: ptx (default), llvm (after optimisation), ir (after the last pass), "
+         "schedule (of the loops: rings, and what has none and why, with estimates; --schedule takes it; "
+         "src/passes/schedule.h), schedule-json (the same and more), "
          "cubin (by nvJitLink or ptxas), json (what a loader needs; its form is in src/driver/manifest.h), header (C "
          "launch functions with the PTX; src/driver/c_header.h), signatures (parameters before they have values; "
          "src/driver/signatures.h)")

@@ -31,6 +31,7 @@ int main(int argc, char **argv) {
   setup_verify(app, exit);
   setup_bench(app, exit);
   setup_ab(app, exit);
+  setup_report(app, exit);
   setup_ops(app, exit);
   try {
     app.parse(words);

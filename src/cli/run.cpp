@@ -105,6 +105,7 @@ int run_tk(const Options &o) {
   driver::VerifyOptions v;
   int exit = kOk;
   if (!choose_target(o.common, chosen.device.get(), v.compile, exit)) return exit;
+  if (!s.read_schedule(o.common.schedule, v.compile.passes.schedule)) return finish(chosen, kDiagnostics);
   v.executor = chosen.executor;
   v.device = chosen.device.get();
   v.overrides = selected->spec;

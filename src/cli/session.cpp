@@ -7,6 +7,7 @@
 #include "syntax/parse.h"
 #include <algorithm>
 #include <charconv>
+#include <set>
 
 namespace tkc::cli {
 
@@ -21,9 +22,19 @@ void add_common(CLI::App &app, Common &c) {
                  "target, or `native`: that of the GPU here (default: of the GPU that runs, else sm_120)");
   app.add_option("--tune-for", c.tune_for,
                  "decide layouts, warps, rings and shared memory as for this target; the code stays that of --arch");
+  app.add_option(
+      "--schedule", c.schedule,
+      "force what this file says of the kernels' loops: text as `compile --emit schedule` writes it, or a part "
+      "of it (src/passes/schedule.h)");
   add_list(app, "-P,--param", c.params, "compile-time parameter, NAME=VALUE; NAME=none: without this optional tensor");
   app.add_option("--diagnostics", c.diagnostics, "form of error messages on stderr: text or json")
       ->check(CLI::IsMember({"text", "json"}));
+  app.add_option(
+         "--proof-states", c.proof_states,
+         fmt::format("states that the proof of a schedule may look at; one that needs more gets fewer slots, then "
+                     "none (default {})",
+                     passes::PassOptions().proof_states))
+      ->check(CLI::Range(int64_t(1), int64_t(1) << 40));
 }
 
 Session::Session(const Common &c) : c_(c) { set_crash_sources(&sources); }
@@ -116,6 +127,32 @@ std::optional<Session::Selection> Session::select() {
   return out.kernels.empty() ? std::nullopt : std::optional(std::move(out));
 }
 
+bool Session::read_schedule(const std::string &path, std::shared_ptr<const passes::Schedule> &to) {
+  if (path.empty()) return true;
+  std::optional<passes::Schedule> read;
+  if (auto file = read_source(path, sources, diags)) read = passes::parse_schedule(*file, diags);
+  // Kernels of this file, and those that its programs, or imported ones, can launch.
+  std::set<std::string> names;
+  auto add = [&](const sema::Scope &scope) {
+    for (const auto &[name, f] : scope.functions)
+      if (f.first->kind == ast::FunctionKind::Kernel) names.insert(name);
+  };
+  add(program->root());
+  for (const auto &[name, f] : program->root().functions) add(program->scope_of(*f.first));
+  if (read)
+    for (const passes::KernelPlan &k : read->kernels) {
+      if (names.count(k.kernel.substr(0, k.kernel.find("__")))) continue; // of an instance: chain__BV_32
+      std::string near = nearest_name(k.kernel, {names.begin(), names.end()});
+      diags.report(k.loc, DiagKind::unknown_kernel, k.kernel, near.empty() ? "" : "; did you mean `" + near + "`?");
+    }
+  if (diags.has_errors()) {
+    print_diagnostics();
+    return false;
+  }
+  to = std::make_shared<const passes::Schedule>(std::move(*read));
+  return true;
+}
+
 static const ir::Target *named_target(const std::string &name, int &exit) {
   const ir::Target *t = ir::find_target(name);
   if (!t) {
@@ -139,6 +176,7 @@ bool choose_target(const Common &c, const Device *device, driver::CompileOptions
     name = (*opened)->info().arch();
   }
   options.target = named_target(name, exit);
+  if (c.proof_states > 0) options.passes.proof_states = c.proof_states;
   if (options.target && !c.tune_for.empty()) {
     options.tune_for = named_target(c.tune_for, exit);
     return options.tune_for != nullptr;

@@ -75,6 +75,7 @@ public:
     if (chosen_.exit) return chosen_.exit;
     driver::VerifyOptions v;
     if (!choose_target(o_.common, chosen_.device.get(), v.compile, exit_)) return exit_;
+    if (!s_.read_schedule(o_.common.schedule, v.compile.passes.schedule)) return finish(chosen_, kDiagnostics);
     v.compile.max_registers = o_.max_registers;
     v.executor = chosen_.executor;
     v.device = chosen_.device.get();

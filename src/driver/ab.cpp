@@ -9,9 +9,15 @@ Result<Variant> parse_variant(std::string_view text) {
   out.text = text;
   std::istringstream words{std::string(text)};
   for (std::string word; words >> word;) {
-    if (word == "--maxnreg" || word.starts_with("--maxnreg=")) {
-      std::string value = word.size() > 9 ? word.substr(10) : "";
-      if (value.empty() && !(words >> value)) return failure("`{}`: --maxnreg needs a number", text);
+    auto option = [&](std::string_view name, std::string &value) {
+      if (word != name && !word.starts_with(std::string(name) + "=")) return false;
+      value = word.size() > name.size() ? word.substr(name.size() + 1) : "";
+      if (value.empty()) words >> value;
+      return true;
+    };
+    std::string value;
+    if (option("--maxnreg", value)) {
+      if (value.empty()) return failure("`{}`: --maxnreg needs a number", text);
       auto r = std::from_chars(value.data(), value.data() + value.size(), out.max_registers);
       if (r.ec != std::errc() || r.ptr != value.data() + value.size() || out.max_registers < 1)
         return failure("`{}`: `{}` is no number of registers", text, value);
@@ -31,10 +37,15 @@ Result<Variant> parse_variant(std::string_view text) {
         return failure("`{}`: --stages needs a number of slots, 1 for none", text);
       continue;
     }
+    if (option("--schedule", out.schedule)) {
+      if (out.schedule.empty()) return failure("`{}`: --schedule needs a file", text);
+      continue;
+    }
     if (word == "-P" && !(words >> word)) return failure("`{}`: -P needs NAME=VALUE", text);
     size_t eq = word.find('=');
     if (word.starts_with("-") || eq == word.npos || eq == 0 || eq + 1 == word.size())
-      return failure("`{}`: a variant is made of NAME=VALUE, --maxnreg N, --stages N and --baseline unfused, not `{}`",
+      return failure("`{}`: a variant is made of NAME=VALUE, --maxnreg N, --stages N, --schedule FILE and --baseline "
+                     "unfused, not `{}`",
                      text, word);
     out.params[word.substr(0, eq)] = word.substr(eq + 1);
   }
@@ -50,6 +61,7 @@ VerifyOptions options_of(const AbSide &s, const AbOptions &o) {
   v.graph |= s.variant.unfused;
   if (s.variant.stages > 0) v.compile.passes.most_stages = s.variant.stages;
   if (s.variant.max_registers > 0) v.compile.max_registers = s.variant.max_registers;
+  if (s.schedule) v.compile.passes.schedule = s.schedule;
   return v;
 }
 

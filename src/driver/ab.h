@@ -5,13 +5,14 @@
 
 namespace tkc::driver {
 
-// "BM=64 --maxnreg 128 --stages 2": compile-time parameters and options of one side.
+// "BM=64 --maxnreg 128 --stages 2 --schedule s.txt": compile-time parameters and options of one side.
 struct Variant {
   std::string text;
   Setting params;
   int64_t max_registers = 0;
   bool unfused = false; // --baseline unfused; as a graph
   int64_t stages = 0;   // slots of a ring at most; 0: as the scheduler chooses
+  std::string schedule; // a file; who has the sources of the side reads it
 };
 Result<Variant> parse_variant(std::string_view text);
 
@@ -19,7 +20,8 @@ struct AbSide {
   sema::Program *program = nullptr;
   const ast::Function *kernel = nullptr;
   Variant variant;
-  Diagnostics *diags = nullptr; // of the program's sources
+  std::shared_ptr<const passes::Schedule> schedule; // forced
+  Diagnostics *diags = nullptr;                     // of the program's sources
 };
 
 struct AbOptions {

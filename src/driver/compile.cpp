@@ -2,7 +2,9 @@
 #include "ir/clone.h"
 #include "ir/print.h"
 #include "passes/passes.h"
+#include "passes/schedule.h"
 #include "support/crash_scope.h"
+#include "support/diag_kinds.h"
 #include <algorithm>
 #include <chrono>
 
@@ -39,56 +41,80 @@ std::string check_pass_options(const CompileOptions &options) {
 
 using MakeTyped = std::function<std::unique_ptr<ir::Function>(Diagnostics &)>;
 
-// With rings of this many slots at most.
+ir::Target planning_target(const CompileOptions &options) {
+  ir::Target target = *options.target;
+  if (!options.tune_for) return target;
+  target.shared_per_block = std::min(target.shared_per_block, options.tune_for->shared_per_block);
+  target.shared_per_sm = std::min(target.shared_per_sm, options.tune_for->shared_per_sm);
+  return target;
+}
+
+const ir::Part &planning_part(const CompileOptions &options) {
+  if (options.part) return *options.part;
+  return ir::default_part(options.tune_for ? *options.tune_for : *options.target);
+}
+
+// `unproven`: set to why the proof of its protocols was given up.
 static std::unique_ptr<ir::Function> lower_once(const MakeTyped &make, const CompileOptions &options,
-                                                int64_t most_stages, Diagnostics &diags, std::vector<Phase> &phases) {
+                                                const std::string &name, Diagnostics &diags, std::vector<Phase> &phases,
+                                                std::string &unproven) {
   using Clock = std::chrono::steady_clock;
   auto start = Clock::now();
   std::unique_ptr<ir::Function> f = make(diags);
   phases.push_back({"sema", std::chrono::duration<double, std::milli>(Clock::now() - start).count()});
+  if (f && !name.empty()) f->name = name;
   if (!f || options.stop_after == kAfterSema) return f;
   CrashScope last_ir("last.tkir", [&] { return ir::print(*f); });
-  const ir::Target &planned = options.tune_for ? *options.tune_for : *options.target;
-  ir::Target target = *options.target;
-  target.shared_per_block = std::min(target.shared_per_block, planned.shared_per_block);
-  target.shared_per_sm = std::min(target.shared_per_sm, planned.shared_per_sm);
-  passes::PassContext context{target, options.part ? *options.part : ir::default_part(planned), diags, options.passes};
-  context.options.most_stages = most_stages;
+  ir::Target target = planning_target(options);
+  passes::PassContext context{target, planning_part(options), diags, options.passes};
   passes::PassManager manager(passes_of(options));
   passes::PassManager::Outcome outcome = manager.run(*f, context);
   for (const auto &t : manager.timings()) phases.push_back({std::string("pass ") + t.name, t.pass_ms + t.check_ms});
+  unproven = context.unproven;
   using Outcome = passes::PassManager::Outcome;
   TKC_CHECK(outcome != Outcome::broken, "{}", manager.problem());
   if (outcome != Outcome::ok || diags.has_errors()) return nullptr;
+  if (const passes::Schedule *forced = options.stop_after.empty() ? options.passes.schedule.get() : nullptr)
+    if (const passes::KernelPlan *k = forced->find(f->name, target.name))
+      passes::check_forced(*f, *k, target.name, diags);
+  if (diags.has_errors()) return nullptr;
   if (options.after_passes) options.after_passes();
   return f;
 }
 
-static std::unique_ptr<ir::Function> lower(const MakeTyped &make, const CompileOptions &options, Diagnostics &diags,
-                                           std::vector<Phase> &phases) {
+static std::unique_ptr<ir::Function> lower(const MakeTyped &make, const CompileOptions &options,
+                                           const std::string &name, Diagnostics &diags, std::vector<Phase> &phases) {
   // What cannot be proven is the schedule's fault, not the user's: it gets fewer slots, then none.
-  for (int64_t most_stages : {passes::PassOptions::kManyStages, int64_t(2)}) {
-    Diagnostics attempt(diags.sources());
-    auto f = lower_once(make, options, std::min(most_stages, options.passes.most_stages), attempt, phases);
-    auto is_unproven = [](const Diagnostic &d) { return d.kind == DiagKind::unproven_protocol; };
-    if (!std::any_of(attempt.all().begin(), attempt.all().end(), is_unproven)) {
-      for (const Diagnostic &d : attempt.all()) diags.add(d);
-      return diags.has_errors() ? nullptr : std::move(f);
+  CompileOptions attempt = options;
+  for (int64_t most_stages : {passes::PassOptions::kManyStages, int64_t(2), int64_t(0)}) {
+    attempt.passes.most_stages = std::min(most_stages, options.passes.most_stages);
+    Diagnostics found(diags.sources());
+    std::string unproven;
+    auto f = lower_once(make, attempt, name, found, phases, unproven);
+    if (!unproven.empty() && most_stages > 0) {
+      attempt.passes.unproven = unproven;
+      continue;
     }
+    for (const Diagnostic &d : found.all()) diags.add(d);
+    if (diags.has_errors()) return nullptr;
+    if (!attempt.passes.unproven.empty())
+      diags.report(f->loc, DiagKind::schedule_dropped, f->name, most_stages ? "rings of two slots" : "no rings",
+                   attempt.passes.unproven);
+    return f;
   }
-  return lower_once(make, options, 0, diags, phases);
+  TKC_UNREACHABLE("the last attempt returns");
 }
 
 std::unique_ptr<ir::Function> lower_kernel(sema::Program &program, const ast::Function &kernel,
                                            const sema::InstanceSpec &spec, const CompileOptions &options,
-                                           Diagnostics &diags, std::vector<Phase> &phases) {
+                                           Diagnostics &diags, std::vector<Phase> &phases, const std::string &name) {
   auto make = [&](Diagnostics &d) { return sema::instantiate(program, kernel, spec, options.target, d); };
-  return lower(make, options, diags, phases);
+  return lower(make, options, name, diags, phases);
 }
 
 std::unique_ptr<ir::Function> lower_typed(const ir::Function &typed, const CompileOptions &options, Diagnostics &diags,
-                                          std::vector<Phase> &phases) {
-  return lower([&](Diagnostics &) { return ir::clone(typed); }, options, diags, phases);
+                                          std::vector<Phase> &phases, const std::string &name) {
+  return lower([&](Diagnostics &) { return ir::clone(typed); }, options, name, diags, phases);
 }
 
 codegen::EmitResult emit_module(const std::vector<const ir::Function *> &functions, const CompileOptions &options,

@@ -21,6 +21,9 @@ struct CompileOptions {
   bool fail_in_llvm = false;
 };
 inline constexpr const char *kAfterSema = "sema";
+// What the passes plan for.
+ir::Target planning_target(const CompileOptions &options);
+const ir::Part &planning_part(const CompileOptions &options);
 // What is wrong with the names of passes in these options; "" if nothing is.
 std::string check_pass_options(const CompileOptions &options);
 
@@ -30,12 +33,14 @@ struct Phase {
 };
 
 // Sema and passes: the laid-out and allocated function, or what `stop_after` left. Null after an error in `diags`.
+// `name`: of the instance, "" for the kernel's own.
 std::unique_ptr<ir::Function> lower_kernel(sema::Program &program, const ast::Function &kernel,
                                            const sema::InstanceSpec &spec, const CompileOptions &options,
-                                           Diagnostics &diags, std::vector<Phase> &phases);
+                                           Diagnostics &diags, std::vector<Phase> &phases,
+                                           const std::string &name = "");
 // The same for a typed function that no source text has.
 std::unique_ptr<ir::Function> lower_typed(const ir::Function &typed, const CompileOptions &options, Diagnostics &diags,
-                                          std::vector<Phase> &phases);
+                                          std::vector<Phase> &phases, const std::string &name = "");
 // One PTX module with the entries NAME and NAME__any of every function, in that order. A fault of tkc ends the process.
 codegen::EmitResult emit_module(const std::vector<const ir::Function *> &functions, const CompileOptions &options,
                                 const SourceManager &sources, std::vector<Phase> &phases);

@@ -47,11 +47,10 @@ std::unique_ptr<CompiledProgram> compile_program(sema::Program &program, const s
     out->functions.emplace_back();
     out->first_abi.push_back(2 * functions.size());
     if (wanted && !wanted->count(i)) continue;
-    auto f = k.made ? lower_typed(*k.typed, options, diags, out->phases)
-                    : lower_kernel(program, *k.ast, k.spec, options, diags, out->phases);
+    auto f = k.made ? lower_typed(*k.typed, options, diags, out->phases, k.name)
+                    : lower_kernel(program, *k.ast, k.spec, options, diags, out->phases, k.name);
     ok &= f != nullptr; // the errors of the others are worth knowing
     if (!f) continue;
-    f->name = k.name;
     functions.push_back(f.get());
     out->functions.back() = std::move(f);
   }

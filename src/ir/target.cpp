@@ -9,10 +9,12 @@ const std::vector<Target> &all_targets() {
 #define TKC_TARGET(...) Target{__VA_ARGS__},
 #define TKC_PART(...)
 #define TKC_RESIDENCY(...)
+#define TKC_TIMING(...)
 #include "ir/targets.def"
 #undef TKC_TARGET
 #undef TKC_PART
 #undef TKC_RESIDENCY
+#undef TKC_TIMING
   };
   return all;
 }
@@ -22,10 +24,12 @@ static const std::vector<Part> &all_parts() {
 #define TKC_TARGET(...)
 #define TKC_PART(...) Part{__VA_ARGS__},
 #define TKC_RESIDENCY(...)
+#define TKC_TIMING(...)
 #include "ir/targets.def"
 #undef TKC_TARGET
 #undef TKC_PART
 #undef TKC_RESIDENCY
+#undef TKC_TIMING
   };
   return all;
 }
@@ -35,14 +39,33 @@ const Residency &residency(const Target &t) {
 #define TKC_TARGET(...)
 #define TKC_PART(...)
 #define TKC_RESIDENCY(...) Residency{__VA_ARGS__},
+#define TKC_TIMING(...)
 #include "ir/targets.def"
 #undef TKC_TARGET
 #undef TKC_PART
 #undef TKC_RESIDENCY
+#undef TKC_TIMING
   };
   for (const Residency &r : all)
     if (r.sm == t.sm) return r;
   TKC_UNREACHABLE("no residency of {}", t.name);
+}
+
+const PartTiming &timing(const Part &p) {
+  static const PartTiming all[] = {
+#define TKC_TARGET(...)
+#define TKC_PART(...)
+#define TKC_RESIDENCY(...)
+#define TKC_TIMING(...) PartTiming{__VA_ARGS__},
+#include "ir/targets.def"
+#undef TKC_TARGET
+#undef TKC_PART
+#undef TKC_RESIDENCY
+#undef TKC_TIMING
+  };
+  for (const PartTiming &t : all)
+    if (std::string_view(t.part) == p.name) return t;
+  TKC_UNREACHABLE("no timing of {}", p.name);
 }
 
 const Target *find_target(std::string_view name) {

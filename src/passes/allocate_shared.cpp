@@ -6,7 +6,6 @@
 // scratch lives at the op. Ranges are positions in program order; two buffers share bytes only if their ranges are
 // apart, and place_barriers, which comes next, orders the accesses. What does not fit the target is an error that names
 // the buffers in use where most bytes are.
-#include "ir/op_def.h"
 #include "passes/passes.h"
 #include "passes/shared_buffers.h"
 #include "support/diag_kinds.h"
@@ -18,26 +17,6 @@ using ir::Op;
 using ir::OpKind;
 
 namespace {
-// A value as its user knows it: by its name, or by what makes it.
-std::string describe(const ir::Function &f, const ir::Value *v) {
-  while (v->name.empty() && v->op && v->op->operands.size() == 1 && v->op->kind == OpKind::ConvertLayout)
-    v = v->op->operand(0);
-  std::string what = v->name.empty() ? "" : fmt::format("`{}`", v->name);
-  if (what.empty() && v->op && v->op->kind == OpKind::Load)
-    for (const ir::Param &p : f.params)
-      if (f.param_value(p.name) == v->op->operand(0)) what = fmt::format("a part of `{}`", p.name);
-  if (what.empty() && v->op) what = fmt::format("a result of `{}`", ir::def(*v->op).source.s);
-  return fmt::format("{}: {}", what, v->type.str());
-}
-
-std::string name_of(const ir::Function &f, const SharedBuffer &b) {
-  const Op &op = *b.op;
-  if (b.kind == SharedBuffer::Kind::Barriers) return "the mbarriers of a ring";
-  if (op.kind == OpKind::ScratchStore) return describe(f, op.operand(0));
-  if (op.kind == OpKind::RingAlloc) return "a ring (" + op.attrs.s("schedule") + ")";
-  return fmt::format("`{}`", ir::def(op).source.s);
-}
-
 // The buffers in use at the place where most bytes are, largest first.
 std::vector<SharedBuffer> fullest(const std::vector<SharedBuffer> &buffers) {
   std::vector<SharedBuffer> best;
@@ -70,18 +49,12 @@ bool allocate_shared(ir::Function &f, PassContext &context) {
     buffers = std::move(apart);
     total = total_apart;
   }
-  for (const SharedBuffer &b : buffers) {
-    bool placed_here = b.op->kind == OpKind::ScratchStore || b.op->kind == OpKind::RingAlloc;
-    b.op->attrs.set(b.kind == SharedBuffer::Kind::Barriers ? "barrier_offset"
-                    : placed_here                          ? "offset"
-                                                           : "scratch_offset",
-                    b.offset);
-  }
+  for (const SharedBuffer &b : buffers) b.op->attrs.set(offset_attribute(b), b.offset);
   f.shared_bytes = total;
   if (f.shared_bytes > context.target.shared_per_block) {
     std::string list;
     for (const SharedBuffer &b : fullest(buffers))
-      list += fmt::format("{}{} B for {}", list.empty() ? "" : ", ", b.bytes, name_of(f, b));
+      list += fmt::format("{}{} B for {}", list.empty() ? "" : ", ", b.bytes, buffer_name(f, b));
     context.diags.report(f.loc, DiagKind::too_much_shared, f.name, f.shared_bytes, context.target.shared_per_block,
                          context.target.name, list);
   }

@@ -6,9 +6,10 @@
 // and stored again) needs less than its size, so a single one may have twice the registers.
 #include "ir/op_def.h"
 #include "passes/passes.h"
+#include "passes/shared_buffers.h"
 #include "support/diag_kinds.h"
 #include <algorithm>
-#include <unordered_set>
+#include <map>
 
 namespace tkc::passes {
 
@@ -55,6 +56,41 @@ bool check_registers(ir::Function &f, PassContext &context) {
     check(carried, 1, op->loc, "what the loop carries (" + names + ")");
   });
   return false;
+}
+
+int64_t live_registers(const ir::Function &f) {
+  constexpr int64_t kPiece = 32; // of an operand that a product reads from shared memory
+  ProgramOrder order(f);
+  std::map<const ir::Value *, std::pair<int64_t, int64_t>> life; // positions of the first and the last op
+  auto lives_at = [&](const ir::Value *v, int64_t at) {
+    auto [it, fresh] = life.try_emplace(v, at, at);
+    it->second = {std::min(it->second.first, at), std::max(it->second.second, at)};
+  };
+  ir::walk(f.body, [&](const ir::Op *op) {
+    auto [begin, end] = order.of(op);
+    for (const ir::Value *v : op->results) lives_at(v, op->regions.empty() ? begin : end);
+    for (const ir::Block *region : op->regions)
+      for (const ir::Value *v : region->args) lives_at(v, begin), lives_at(v, end);
+    for (const ir::Value *v : op->operands) {
+      int64_t last = begin;
+      // What an inner loop takes from outside is there in every iteration.
+      const ir::Block *home = v->op ? v->op->block : v->block;
+      for (const ir::Block *b = op->block; b != home && b->parent; b = b->parent->block)
+        last = std::max(last, order.of(b->parent).second);
+      lives_at(v, last);
+    }
+  });
+  std::map<int64_t, int64_t> changes;
+  for (const auto &[v, range] : life) {
+    if (is_cheap(v)) continue;
+    int64_t n = registers(v);
+    if (v->op && v->op->kind == ir::OpKind::RingLoad) n = std::min(n, kPiece);
+    changes[range.first] += n;
+    changes[range.second] -= n;
+  }
+  int64_t most = 0, now = 0;
+  for (const auto &[at, n] : changes) most = std::max(most, now += n);
+  return most;
 }
 
 } // namespace tkc::passes

@@ -55,17 +55,6 @@ struct StagedLoad {
   RegLayout read;
 };
 
-struct LayoutPlan {
-  std::vector<std::optional<RegLayout>> home; // by value id
-  std::vector<Conversion> conversions;
-  std::vector<StagedLoad> staged;
-  std::map<const ir::Value *, RegLayout> yielded; // per loop argument: the layout that the yielded value had
-  double cycles = 0;                              // of one block
-  double slots = 0;                               // of issue and of shared memory's pipe, however they overlap
-  std::string problem;                            // not empty: no legal layout; says why
-  SourceLoc problem_at;                           // of the op
-};
-
 // What one execution of something costs one block alone on its SM, in cycles by resource. A block's warps are spread
 // over the SM's four sub-cores.
 struct Work {
@@ -81,6 +70,29 @@ struct Work {
   // leaves a part of the serial sum uncovered (a quarter fits the measured variants of the KDA chain), and of two
   // layouts with the same limit the one with less work is taken.
   double cycles() const;
+};
+
+// The work of a block of ops (a loop's body, or what is in no loop), each time it is executed.
+struct BodyWork {
+  const ir::Block *body = nullptr;
+  double executions = 1; // trip_estimate() for loops
+  Work work{};           // with the recurrence, if it is a loop's body
+  // The ops one after the other, each as long as its slowest resource or its latency: warps of a block are in phase,
+  // and none issues past an instruction that waits. Loads and reads of slots are issued ahead: their issue counts
+  // alone.
+  double in_order = 0;
+};
+
+struct LayoutPlan {
+  std::vector<std::optional<RegLayout>> home; // by value id
+  std::vector<Conversion> conversions;
+  std::vector<StagedLoad> staged;
+  std::map<const ir::Value *, RegLayout> yielded; // per loop argument: the layout that the yielded value had
+  double cycles = 0;                              // of one block
+  double slots = 0;                               // of issue and of shared memory's pipe, however they overlap
+  std::vector<BodyWork> bodies;                   // that `cycles` is the sum of
+  std::string problem;                            // not empty: no legal layout; says why
+  SourceLoc problem_at;                           // of the op
 };
 
 class LayoutCost {

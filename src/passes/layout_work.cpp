@@ -19,21 +19,32 @@ int64_t trip_estimate(const Op &loop) {
   return bounds[2] > 0 && bounds[1] > bounds[0] ? (bounds[1] - bounds[0] + bounds[2] - 1) / bounds[2] : 0;
 }
 
+namespace {
+double slowest(const Work &w) { return std::max({w.serial, w.issue, w.tensor, w.shared}); }
+} // namespace
+
 void PlanWork::add(const Op *op, const Work &w) {
-  of(op->block).work += w;
+  BodyWork &body = of(op->block);
+  body.work += w;
+  // Reads of slots are issued ahead and overlap with what is before their users.
+  body.in_order += op->kind == OpKind::Load || op->kind == OpKind::RingItem ? w.issue : slowest(w);
   if (!op->results.empty()) latency_[size_t(op->result()->id)] += w.serial;
 }
 
-void PlanWork::add_conversion(const Value *v, const Op *user, const Work &w, bool shared) {
-  if (!shared) of(v->op ? v->op->block : v->block).work += w;
-  double &slowest = waiting_[user];
-  slowest = std::max(slowest, w.serial);
+void PlanWork::add_conversion(const Value *v, const Op *user, const Work &w, bool shared, bool reread) {
+  if (!shared) {
+    BodyWork &body = of(v->op ? v->op->block : v->block);
+    body.work += w;
+    body.in_order += reread ? w.issue : slowest(w);
+  }
+  double &waits = waiting_[user];
+  waits = std::max(waits, w.serial);
 }
 
-PlanWork::BlockWork &PlanWork::of(const Block *block) {
-  for (BlockWork &w : blocks_)
-    if (w.block == block) return w;
-  return blocks_.emplace_back(BlockWork{block});
+BodyWork &PlanWork::of(const Block *block) {
+  for (BodyWork &w : bodies_)
+    if (w.body == block) return w;
+  return bodies_.emplace_back(BodyWork{block});
 }
 
 // The longest path of latencies from a carried tile that depends on itself to the end of the iteration, where all
@@ -57,19 +68,14 @@ double PlanWork::recurrence(const Block *body) const {
   return longest;
 }
 
-double PlanWork::cycles() const {
-  double sum = 0;
-  for (BlockWork w : blocks_) {
-    if (const Op *loop = w.block->parent; loop && loop->kind == OpKind::For) w.work.recurrence = recurrence(w.block);
-    sum += w.executions * w.work.cycles();
+void PlanWork::sum_up(LayoutPlan &plan) const {
+  plan.bodies = bodies_;
+  plan.cycles = plan.slots = 0;
+  for (BodyWork &w : plan.bodies) {
+    plan.slots += w.executions * (w.work.issue + w.work.shared);
+    if (const Op *loop = w.body->parent; loop && loop->kind == OpKind::For) w.work.recurrence = recurrence(w.body);
+    plan.cycles += w.executions * w.work.cycles();
   }
-  return sum;
-}
-
-double PlanWork::slots() const {
-  double sum = 0;
-  for (const BlockWork &w : blocks_) sum += w.executions * (w.work.issue + w.work.shared);
-  return sum;
 }
 
 } // namespace tkc::passes

@@ -8,16 +8,22 @@
 #include "ir/target.h"
 #include "ir/verify.h"
 #include "support/diagnostics.h"
+#include <memory>
 #include <optional>
 
 namespace tkc::passes {
+
+struct Schedule;
 
 struct PassOptions {
   std::string dump_dir;              // --dump-ir DIR: NNN.pass.changed.tkir or NNN.pass.unchanged.tkir after each pass
   std::vector<std::string> skip;     // --skip-pass NAME
   int64_t most_stages = kManyStages; // of a ring that no annotation asks for; below 2 there is none
   static constexpr int64_t kManyStages = 1 << 20;
-  int64_t bisect = -1; // --bisect-passes N: only the first N optional passes run; -1: all
+  std::string unproven;           // why more stages than most_stages could not be proven safe; "": nobody tried
+  int64_t proof_states = 200'000; // that a proof looks at, about a second; a schedule that needs more is given up
+  std::shared_ptr<const Schedule> schedule; // --schedule: what is forced (schedule.h)
+  int64_t bisect = -1;                      // --bisect-passes N: only the first N optional passes run; -1: all
 #ifdef NDEBUG
   bool check_unchanged = false;
 #else
@@ -30,6 +36,7 @@ struct PassContext {
   const ir::Part &part;
   Diagnostics &diags;
   PassOptions options = {};
+  std::string unproven = {}; // why the proof of protocols was given up; "": it was not
 };
 
 struct Pass {

@@ -14,6 +14,10 @@ bool allocate_shared(ir::Function &f, PassContext &context);
 bool place_barriers(ir::Function &f, PassContext &context);
 bool order_memory(ir::Function &f, PassContext &context);
 
+// Registers of a thread that tiles need at least, where most are alive: operands that products read from a ring piece
+// by piece count as pieces. Of a function that is laid out.
+int64_t live_registers(const ir::Function &f);
+
 // Every pass in order.
 std::vector<Pass> pipeline();
 

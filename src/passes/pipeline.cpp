@@ -6,6 +6,7 @@
 #include "passes/prove_protocol.h"
 #include "passes/schedule_loops.h"
 #include "support/diag_kinds.h"
+#include <map>
 
 namespace tkc::passes {
 
@@ -27,15 +28,42 @@ bool infer_layouts(ir::Function &f, PassContext &context) {
   return true;
 }
 
+// Where the statement of a forced schedule stands that asks for what cannot be done.
+static SourceLoc statement_of(const LoopPlan &plan, const std::string &annotation) {
+  SourceLoc at = annotation == "stages"     ? plan.stages.loc
+                 : annotation == "via"      ? plan.transport.loc
+                 : annotation == "producer" ? plan.producer.loc
+                                            : plan.loc;
+  return at.valid() ? at : plan.loc;
+}
+
 bool pipeline_loops(ir::Function &f, PassContext &context) {
-  if (ir::roles_of(f)) return false; // its author has said what runs ahead of what
-  FunctionSchedule s = schedule_loops(f, context.target, context.options.most_stages);
+  std::map<const ir::Op *, const LoopPlan *> forced;
+  if (const Schedule *text = context.options.schedule.get())
+    if (const KernelPlan *k = text->find(f.name, context.target.name)) forced = force_schedule(f, *k, context.diags);
+  if (context.diags.has_errors()) return true;
+  auto places = schedulable_loops(f, context.diags.sources());
+  if (ir::roles_of(f)) { // its author has said what runs ahead of what
+    for (auto &[op, place] : places) {
+      place.synchronous.value = "the kernel has roles of its own";
+      op->attrs.set("schedule", place.statements());
+    }
+    return !places.empty();
+  }
+  FunctionSchedule s = schedule_loops(f, context.target, context.options);
   if (!s.problem.empty()) {
-    context.diags.report(s.problem_at, DiagKind::forced_pipeline, f.name, s.problem);
+    if (auto it = forced.find(s.problem_at); it != forced.end())
+      context.diags.report(statement_of(*it->second, s.problem_of), DiagKind::forced_pipeline, f.name, s.problem);
+    else
+      context.diags.report(s.problem_at->loc, DiagKind::forced_pipeline, f.name, s.problem);
     return true;
   }
+  for (auto &[op, place] : places)
+    for (const auto *list : {&s.loops, &s.synchronous})
+      for (const LoopSchedule &l : *list)
+        if (l.loop == op) op->attrs.set("schedule", l.plan(place, s.producer_warps > 0).statements());
   rewrite_loops(f, s, context.diags);
-  return !s.loops.empty();
+  return !s.loops.empty() || !s.synchronous.empty();
 }
 
 std::vector<Pass> pipeline() {

@@ -58,8 +58,7 @@ public:
     forward_block(program_, 1);
     for (Value *v : unassigned_) // made for nobody that cares
       if (!home(v)) demand(v, default_layout(v));
-    plan_.cycles = work_->cycles();
-    plan_.slots = work_->slots();
+    work_->sum_up(plan_);
     return std::move(plan_);
   }
 
@@ -206,7 +205,8 @@ private:
     if (*home(v) == l) return;
     bool shared = converted(v, l);
     Conversion c{op, int64_t(i), l};
-    work_->add_conversion(v, op, cost_.conversion(v, *home(v), l, staged_.count(v), c.how), shared);
+    Work work = cost_.conversion(v, *home(v), l, staged_.count(v), c.how);
+    work_->add_conversion(v, op, work, shared, c.how == Conversion::How::Reread);
     plan_.conversions.push_back(std::move(c));
   }
 

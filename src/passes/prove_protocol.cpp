@@ -7,8 +7,7 @@ namespace tkc::passes {
 
 namespace {
 
-constexpr int64_t kStateLimit = 200000; // about a second; a kernel that needs more is rejected
-constexpr size_t kShownEntries = 48;    // of a timeline: its end tells most
+constexpr size_t kShownEntries = 48; // of a timeline: its end tells most
 
 const char *condition_text(char c) {
   switch (c) {
@@ -79,12 +78,12 @@ protocol::Counts arrival_counts(const protocol::Ring &ring) {
 }
 
 ProtocolProof prove_protocol(const ir::Function &f, const SourceManager *sources) {
-  return prove_protocol(f, sources, arrival_counts);
+  return prove_protocol(f, sources, arrival_counts, PassOptions().proof_states);
 }
 
 namespace {
 ProtocolProof prove_entry(const ir::Function &f, bool tensor_copies, const SourceManager *sources,
-                          const ArrivalCounts &counts) {
+                          const ArrivalCounts &counts, int64_t states) {
   ProtocolProof out;
   out.loc = f.loc;
   protocol::Obstacle obstacle;
@@ -98,7 +97,7 @@ ProtocolProof prove_entry(const ir::Function &f, bool tensor_copies, const Sourc
   if (skeleton->rings.empty()) return out;
   std::vector<protocol::Counts> of_rings;
   for (const protocol::Ring &ring : skeleton->rings) of_rings.push_back(counts(ring));
-  protocol::Exploration e = protocol::explore(*skeleton, of_rings, kStateLimit);
+  protocol::Exploration e = protocol::explore(*skeleton, of_rings, states);
   out.states = e.states;
   if (e.end == protocol::Exploration::End::Proven) return out;
   bool broken = e.end == protocol::Exploration::End::Broken;
@@ -112,21 +111,23 @@ ProtocolProof prove_entry(const ir::Function &f, bool tensor_copies, const Sourc
 }
 } // namespace
 
-ProtocolProof prove_protocol(const ir::Function &f, const SourceManager *sources, const ArrivalCounts &counts) {
+ProtocolProof prove_protocol(const ir::Function &f, const SourceManager *sources, const ArrivalCounts &counts,
+                             int64_t states) {
   bool tma = false;
   ir::walk(f.body, [&](const ir::Op *op) { tma |= op->kind == ir::OpKind::RingAlloc && ir::by_tma(*op); });
-  ProtocolProof out = prove_entry(f, true, sources, counts);
+  ProtocolProof out = prove_entry(f, true, sources, counts, states);
   if (!tma || out.verdict != ProtocolProof::Verdict::Proven) return out;
-  ProtocolProof plain = prove_entry(f, false, sources, counts);
+  ProtocolProof plain = prove_entry(f, false, sources, counts, states);
   plain.states += out.states;
   if (plain.verdict != ProtocolProof::Verdict::Proven) plain.text += " (in the entry without tensor copies)";
   return plain;
 }
 
 bool prove_protocol_pass(ir::Function &f, PassContext &context) {
-  ProtocolProof p = prove_protocol(f, &context.diags.sources());
+  ProtocolProof p = prove_protocol(f, &context.diags.sources(), arrival_counts, context.options.proof_states);
   if (p.verdict == ProtocolProof::Verdict::Proven) return false;
   bool broken = p.verdict == ProtocolProof::Verdict::Broken;
+  if (!broken) context.unproven = p.text;
   Diagnostic &d =
       context.diags.report(p.loc, broken ? DiagKind::protocol_broken : DiagKind::unproven_protocol, f.name, p.text);
   if (!p.timeline.empty()) d.notes.push_back({{}, "the shortest run that shows it:\n" + p.timeline});

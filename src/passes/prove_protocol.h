@@ -52,7 +52,9 @@ protocol::Counts arrival_counts(const protocol::Ring &ring);
 using ArrivalCounts = std::function<protocol::Counts(const protocol::Ring &)>;
 // `f` is allocated. `sources` gives the timeline its lines; null: none.
 ProtocolProof prove_protocol(const ir::Function &f, const SourceManager *sources);
-ProtocolProof prove_protocol(const ir::Function &f, const SourceManager *sources, const ArrivalCounts &counts);
+// `states`: more are not explored; what is then not decided is unproven.
+ProtocolProof prove_protocol(const ir::Function &f, const SourceManager *sources, const ArrivalCounts &counts,
+                             int64_t states = PassOptions().proof_states);
 
 // The pass: reports [protocol-broken] or [unproven-protocol].
 bool prove_protocol_pass(ir::Function &f, PassContext &context);

@@ -199,12 +199,14 @@ private:
     a.set("stage_bytes", s.stage_bytes);
     a.set("bytes", s.slot_bytes());
     std::vector<int64_t> offsets;
+    std::vector<std::string> tensors;
     for (size_t i = 0; i < s.fields.size(); i++) {
       a.set(fmt::format("smem{}", i), s.fields[i].smem);
       offsets.push_back(s.fields[i].offset);
+      tensors.push_back(tensor_name(*s.fields[i].load));
     }
     a.set("field_offset", std::move(offsets));
-    a.set("schedule", s.to_string());
+    a.set("tensors", std::move(tensors));
     return a;
   }
 

@@ -68,16 +68,11 @@ private:
   const Writes &writes_;
 };
 
-std::string name_of(const Op &load) {
-  const Value *tensor = root_tensor(load.operand(0));
-  return tensor->name.empty() ? "a load" : tensor->name;
-}
-
 class Scheduler {
 public:
-  Scheduler(ir::Function &f, const ir::Target &target, int64_t most_stages)
-      : f_(f), target_(target), most_stages_(most_stages), writes_(f), uses_(f), order_(f),
-        buffers_(shared_buffers(f, order_)) {
+  Scheduler(ir::Function &f, const ir::Target &target, const PassOptions &options)
+      : f_(f), target_(target), most_stages_(options.most_stages), unproven_(options.unproven), writes_(f), uses_(f),
+        order_(f), buffers_(shared_buffers(f, order_)) {
     // Products of a block may be brought together yet (pair_products): their scratch is then in use at the same time.
     std::map<const Block *, std::pair<int64_t, int64_t>> spans;
     for (const SharedBuffer &b : buffers_)
@@ -124,8 +119,9 @@ private:
     if (std::string why = copy_obstacle(load, writes_); !why.empty()) return why;
     for (const Value *v : load.operands)
       if (const Value *o = ahead.obstacle(v))
-        return fmt::format("its place depends on `{}`", o->name.empty() ? "a value of the iteration" : o->name);
-    return "";
+        return o->name.empty() ? "its place depends on a value of the iteration"
+                               : fmt::format("its place depends on `{}`", o->name);
+    return load.attrs.has("@sync") ? "the forced schedule says so" : "";
   }
 
   // What `@pipeline` of a loop asks for; empty or 0: nothing.
@@ -137,52 +133,73 @@ private:
   static bool wishes(const Op &loop) {
     return wished_stages(loop) || !wish(loop, "via").empty() || !wish(loop, "producer").empty();
   }
-  void problem(const Op &loop, std::string text) {
+  void problem(const Op &loop, const char *of, std::string text) {
     if (!out_.problem.empty()) return;
     out_.problem = std::move(text);
-    out_.problem_at = loop.loc;
+    out_.problem_at = &loop;
+    out_.problem_of = of;
   }
 
   void loop(Op *op) {
-    if (op->attrs.has("@no_pipeline") || (most_stages_ < 2 && !wishes(*op))) return;
     LoopSchedule s;
     s.loop = op;
     AheadOfTime ahead(*op, writes_);
     Block *body = op->regions[0];
+    bool loads = false;
     for (Op *load : body->ops) {
       if (load->kind != OpKind::Load || load->result()->type.is_scalar()) continue;
-      if (std::string why = reason(*load, ahead); !why.empty()) {
-        s.left.push_back(fmt::format("`{}`: {}", name_of(*load), why));
-        continue;
-      }
+      loads = true;
+      std::string why = reason(*load, ahead);
+      Op *store = staging_store(load);
+      // Without one its users have it as it was read.
       const ir::Type &t = load->result()->type;
-      RingField field{load, staging_store(load), *load->result()->layout, {}, {}};
-      std::vector<SmemUse> uses;
-      if (field.store) {
-        for (const ir::Use &u : uses_.of(field.store->result())) uses.push_back({false, *u.op->result()->layout, 1});
-      } else { // its users have it as it was read
-        if (access_vector(*load, t.dtype, 16) * dtype_bytes(t.dtype) < 4) {
-          s.left.push_back(fmt::format("`{}`: its rows cannot be copied 4 bytes at a time", name_of(*load)));
-          continue;
-        }
-        uses.push_back({false, *load->result()->layout, 1});
-      }
-      LayoutFeatures features = ir::layout_features(target_);
-      field.smem = choose_smem(t.shape, dtype_bytes(t.dtype), uses, SmemForm::Swizzle, features).layout;
-      if (target_.has(ir::kTma)) field.tensor = plan_tensor_copy(f_, *load, uses, features, wish(*op, "via") == "bulk");
-      s.fields.push_back(std::move(field));
+      if (why.empty() && !store && access_vector(*load, t.dtype, 16) * dtype_bytes(t.dtype) < 4)
+        why = "its rows cannot be copied 4 bytes at a time";
+      if (why.empty())
+        s.fields.push_back({load, store, *load->result()->layout, {}, {}});
+      else
+        s.left.push_back({tensor_name(*load), why, {}});
     }
-    if (s.fields.empty() || !has_small_step(*op)) {
-      if (wishes(*op))
-        problem(*op,
-                s.fields.empty() ? "no load of it can run ahead" + left(s) : "its step is not a constant below 2^24");
+    if (s.fields.empty())
+      s.synchronous = "none of its loads can run ahead";
+    else if (!has_small_step(*op))
+      s.synchronous = "its step is not a constant below 2^24";
+    if (!s.synchronous.empty() && wishes(*op))
+      problem(*op, "", s.fields.empty() ? "no load of it can run ahead" + left(s) : s.synchronous);
+    if (s.synchronous.empty() && op->attrs.has("@no_pipeline")) s.synchronous = "@no_pipeline";
+    if (s.synchronous.empty() && most_stages_ < 2 && !wishes(*op))
+      s.synchronous = "no ring for it could be proven safe" + (unproven_.empty() ? "" : ": " + unproven_);
+    if (!s.synchronous.empty()) {
+      if (loads) out_.synchronous.push_back(std::move(s));
       return;
     }
+    for (RingField &field : s.fields) give_layout(*op, field);
     out_.loops.push_back(std::move(s));
+  }
+  // How its tile lies in a slot, whoever copies.
+  void give_layout(const Op &loop, RingField &field) {
+    const ir::Type &t = field.load->result()->type;
+    std::vector<SmemUse> uses;
+    if (field.store)
+      for (const ir::Use &u : uses_.of(field.store->result())) uses.push_back({false, *u.op->result()->layout, 1});
+    else
+      uses.push_back({false, *field.load->result()->layout, 1});
+    LayoutFeatures features = ir::layout_features(target_);
+    std::optional<int64_t> swizzle;
+    if (field.load->attrs.has("@swizzle")) swizzle = field.load->attrs.i("@swizzle");
+    field.smem = choose_smem(t.shape, dtype_bytes(t.dtype), uses, SmemForm::Swizzle, features).layout;
+    // Of the swizzles of TMA those that leave rows where they are.
+    if (swizzle == 0) field.smem = plain_smem(t.shape, dtype_bytes(t.dtype));
+    if (auto l = swizzle.value_or(0) ? tma_swizzle(t.shape, dtype_bytes(t.dtype), int(*swizzle)) : std::nullopt;
+        l && t.shape.back() * dtype_bytes(t.dtype) <= *swizzle)
+      field.smem = *l;
+    if (target_.has(ir::kTma))
+      field.tensor = plan_tensor_copy(f_, *field.load, uses, features, wish(loop, "via") == "bulk", swizzle);
   }
   static std::string left(const LoopSchedule &s) {
     std::string text;
-    for (const std::string &l : s.left) text += (text.empty() ? ": " : ", ") + l;
+    for (const SynchronousLoad &l : s.left)
+      text += fmt::format("{}`{}`: {}", text.empty() ? ": " : ", ", l.tensor, l.reason);
     return text;
   }
 
@@ -190,7 +207,7 @@ private:
   std::string tma_obstacle(const LoopSchedule &s) const {
     if (!target_.has(ir::kTma)) return fmt::format("{} has no bulk and tensor copies", target_.name);
     for (const RingField &field : s.fields)
-      if (!field.tensor.problem.empty()) return fmt::format("`{}`: {}", name_of(*field.load), field.tensor.problem);
+      if (!field.tensor.problem.empty()) return fmt::format("`{}`: {}", tensor_name(*field.load), field.tensor.problem);
     // Mbarriers count phases from the kernel's start on.
     if (!out_.producer_warps && s.loop->block != f_.body) return "the loop is inside another one or in a branch";
     if (s.tx_bytes() >= 1 << 20) return "a barrier counts fewer bytes";
@@ -201,7 +218,7 @@ private:
     std::string via = wish(*s.loop, "via");
     s.not_tma = tma_obstacle(s);
     bool tma = via == "tma" || via == "bulk";
-    if (tma && !s.not_tma.empty()) problem(*s.loop, fmt::format("via = {} is not possible: {}", via, s.not_tma));
+    if (tma && !s.not_tma.empty()) problem(*s.loop, "via", fmt::format("via = {} is not possible: {}", via, s.not_tma));
     // A product reads what is staged for it. Other tiles come as they are read, and each thread waits for few bytes.
     bool product = std::any_of(s.fields.begin(), s.fields.end(), [](const RingField &f) { return f.store; });
     // Small blocks have a producer warp anyhow, whose copies by cp.async need no proxy fence (measured on an H200: KDA
@@ -229,17 +246,23 @@ private:
       int64_t all = bytes(fitting);
       if (all <= target_.shared_per_block) continue;
       const LoopSchedule &last = fitting.back();
-      if (wishes(*last.loop))
-        problem(*last.loop, fmt::format("{} stages of {} bytes make {} bytes of shared memory, {} are there on {}",
-                                        last.stages, last.stage_bytes, all, target_.shared_per_block, target_.name));
+      std::string text = fmt::format("{} stages of {} bytes make {} bytes of shared memory, {} are there on {}",
+                                     last.stages, last.stage_bytes, all, target_.shared_per_block, target_.name);
+      if (wishes(*last.loop)) problem(*last.loop, "stages", text);
+      out_.synchronous.push_back(last);
+      out_.synchronous.back().synchronous = text;
       fitting.pop_back();
     }
     for (bool more = true; more;) {
       more = false;
       for (LoopSchedule &s : fitting) {
-        if (s.stages >= std::min(most_stages(*s.loop), most_stages_) || wished_stages(*s.loop) ||
+        if (s.stages >= most_stages(*s.loop) || wished_stages(*s.loop) ||
             (s.stages - 1) * s.stage_bytes * blocks(bytes(fitting)) >= kInFlight)
           continue;
+        if (s.stages >= most_stages_) {
+          s.fewer = "more could not be proven safe" + (unproven_.empty() ? "" : ": " + unproven_);
+          continue;
+        }
         s.stages++;
         if (bytes(fitting) <= target_.shared_per_block)
           more = true;
@@ -291,8 +314,9 @@ private:
       if (producer == "none" || via == "cp_async") without = s.loop;
     }
     std::string obstacle = roles_obstacle();
-    if (with && without) problem(*without, "one loop of the kernel asks for a producer warp, another one for none");
-    if (with && !obstacle.empty()) problem(*with, "a producer warp is not possible: " + obstacle);
+    if (with && without)
+      problem(*without, "producer", "one loop of the kernel asks for a producer warp, another one for none");
+    if (with && !obstacle.empty()) problem(*with, "producer", "a producer warp is not possible: " + obstacle);
     return obstacle.empty() && !without && !out_.loops.empty() && (with || f_.warps <= kMostRoleWarps);
   }
   std::string roles_obstacle() const {
@@ -327,6 +351,7 @@ private:
   ir::Function &f_;
   const ir::Target &target_;
   int64_t most_stages_;
+  std::string unproven_;
   Writes writes_;
   ir::Uses uses_;
   ProgramOrder order_;
@@ -337,12 +362,27 @@ private:
 
 } // namespace
 
-std::string LoopSchedule::to_string() const {
-  std::string text = fmt::format("{} stages of {} B, {}:", stages, stage_bytes, transport);
-  for (const RingField &f : fields) text += " " + name_of(*f.load);
-  for (const std::string &l : left) text += "; not " + l;
-  if (!by_tma() && !not_tma.empty()) text += "; not by tma: " + not_tma;
-  return text;
+LoopPlan LoopSchedule::plan(LoopPlan place, bool producer) const {
+  LoopPlan out = std::move(place);
+  out.left = left;
+  if (!synchronous.empty()) {
+    out.synchronous.value = synchronous;
+    return out;
+  }
+  out.stages.value = stages;
+  out.transport.value = transport;
+  out.producer.value = producer ? "warp" : "none";
+  out.stage_bytes.value = stage_bytes;
+  for (const RingField &f : fields) {
+    const ir::Type &t = f.load->result()->type;
+    std::optional<int> mode = tma_mode(f.smem);
+    bool rows = f.smem.bases == plain_smem(f.smem.shape, f.smem.elem_bytes).bases;
+    std::string layout = rows ? "rows" : mode.value_or(0) ? fmt::format("swizzle {}", *mode) : f.smem.to_string();
+    out.fields.push_back({tensor_name(*f.load), t.dtype, t.shape, f.offset, layout, {}});
+  }
+  if (!by_tma()) out.not_tma = not_tma;
+  out.fewer = fewer;
+  return out;
 }
 
 int64_t LoopSchedule::tx_bytes() const {
@@ -351,8 +391,8 @@ int64_t LoopSchedule::tx_bytes() const {
   return sum;
 }
 
-FunctionSchedule schedule_loops(ir::Function &f, const ir::Target &target, int64_t most_stages) {
-  return Scheduler(f, target, most_stages).run();
+FunctionSchedule schedule_loops(ir::Function &f, const ir::Target &target, const PassOptions &options) {
+  return Scheduler(f, target, options).run();
 }
 
 } // namespace tkc::passes

@@ -8,11 +8,13 @@
 //
 // The transport of a ring (ops/ring.cpp) is "tma" where the target has it, all tiles of the loop can be brought by it
 // and one of them feeds a product; else the threads copy. `@pipeline(via =, stages =, producer =)` on the loop forces a
-// choice (sema/annotations.h); what cannot be done is a fault of the kernel.
+// choice (sema/annotations.h), and so does a schedule as text (schedule.h); what cannot be done is a fault of who asks.
 #pragma once
 #include "ir/ir.h"
 #include "ir/target.h"
 #include "layout/smem_layout.h"
+#include "passes/pass_manager.h"
+#include "passes/schedule.h"
 #include "passes/tensor_copies.h"
 #include "support/diagnostics.h"
 
@@ -32,26 +34,30 @@ struct LoopSchedule {
   int64_t stages = 1;
   int64_t stage_bytes = 0;
   std::vector<RingField> fields;
-  std::vector<std::string> left;      // loads that stay synchronous: `name`: reason
+  std::vector<SynchronousLoad> left;
+  std::string synchronous;            // why the loop has no ring
   std::string transport = "cp_async"; // ops/ring.cpp
   std::string not_tma;                // why, where it could have been
+  std::string fewer;                  // why it has fewer slots than fit
   bool by_tma() const { return transport == "tma"; }
   bool mbarriers() const { return transport != "cp_async"; }
   int64_t slot_bytes() const { return stages * stage_bytes; }
-  int64_t tx_bytes() const;      // of an item, by tma
-  std::string to_string() const; // "3 stages of 24576 B, cp_async: a b; not c: ..."
+  int64_t tx_bytes() const; // of an item, by tma
+  // As a value without pointers; `place` names the loop.
+  LoopPlan plan(LoopPlan place, bool producer) const;
 };
 
 struct FunctionSchedule {
-  std::vector<LoopSchedule> loops; // inner loops first
-  int64_t producer_warps = 0;      // 0: the compute warps copy themselves
-  std::string problem;             // not empty: an annotation asks for what cannot be done
-  SourceLoc problem_at;
+  std::vector<LoopSchedule> loops;       // with rings; inner loops first
+  std::vector<LoopSchedule> synchronous; // those with loads of tiles and no ring
+  int64_t producer_warps = 0;            // 0: the compute warps copy themselves
+  std::string problem;                   // not empty: an annotation asks for what cannot be done
+  const ir::Op *problem_at = nullptr;    // the loop
+  std::string problem_of;                // of the annotation: "stages", "via", "producer" or "" for all of it
 };
 
-// `f` is laid out, its shared memory not yet allocated. Rings that no annotation asks for have `most_stages` slots at
-// most; below 2 they stay synchronous.
-FunctionSchedule schedule_loops(ir::Function &f, const ir::Target &target, int64_t most_stages);
+// `f` is laid out, its shared memory not yet allocated. Of the options: most_stages and unproven.
+FunctionSchedule schedule_loops(ir::Function &f, const ir::Target &target, const PassOptions &options);
 void rewrite_loops(ir::Function &f, const FunctionSchedule &s, Diagnostics &diags);
 
 } // namespace tkc::passes

@@ -2,6 +2,7 @@
 #include "ir/op_def.h"
 #include "ir/ring.h"
 #include <algorithm>
+#include <fmt/ranges.h>
 
 namespace tkc::passes {
 
@@ -25,6 +26,18 @@ int64_t ring_alignment(const Op &ring) {
   for (size_t i = 0; i < ring.attrs.ints("field_offset").size(); i++)
     most = std::max(most, ring.attrs.get<SmemLayout>(fmt::format("smem{}", i)).alignment);
   return most;
+}
+
+// A value as its user knows it: by its name, or by what makes it.
+std::string describe(const ir::Function &f, const ir::Value *v) {
+  while (v->name.empty() && v->op && v->op->operands.size() == 1 && v->op->kind == OpKind::ConvertLayout)
+    v = v->op->operand(0);
+  std::string what = v->name.empty() ? "" : fmt::format("`{}`", v->name);
+  if (what.empty() && v->op && v->op->kind == OpKind::Load)
+    for (const ir::Param &p : f.params)
+      if (f.param_value(p.name) == v->op->operand(0)) what = fmt::format("a part of `{}`", p.name);
+  if (what.empty() && v->op) what = fmt::format("a result of `{}`", ir::def(*v->op).source.s);
+  return fmt::format("{}: {}", what, v->type.str());
 }
 
 bool proxies_differ(const SharedBuffer &a, const SharedBuffer &b) {
@@ -79,6 +92,23 @@ std::vector<SharedBuffer> shared_buffers(ir::Function &f, const ProgramOrder &or
     }
   });
   return buffers;
+}
+
+std::string buffer_name(const ir::Function &f, const SharedBuffer &b) {
+  const Op &op = *b.op;
+  if (b.kind == SharedBuffer::Kind::Barriers) return "the mbarriers of a ring";
+  if (op.kind == OpKind::ScratchStore) return describe(f, op.operand(0));
+  if (op.kind == OpKind::RingAlloc && op.attrs.has("schedule")) return "a ring (" + op.attrs.s("schedule") + ")";
+  if (op.kind == OpKind::RingAlloc)
+    return fmt::format("a ring of {} ({} stages of {} B)",
+                       fmt::join(op.attrs.get<std::vector<std::string>>("tensors"), ", "), op.attrs.i("stages"),
+                       op.attrs.i("stage_bytes"));
+  return fmt::format("`{}`", ir::def(op).source.s);
+}
+
+const char *offset_attribute(const SharedBuffer &b) {
+  if (b.kind == SharedBuffer::Kind::Barriers) return "barrier_offset";
+  return b.op->kind == OpKind::ScratchStore || b.op->kind == OpKind::RingAlloc ? "offset" : "scratch_offset";
 }
 
 int64_t place_buffers(std::vector<SharedBuffer> &buffers, bool share) {

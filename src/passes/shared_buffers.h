@@ -31,6 +31,10 @@ private:
 // A buffer lives from its store to its last load (the whole loop, if the load is deeper than the store); an op's own
 // scratch lives at the op, mbarriers as long as the kernel.
 std::vector<SharedBuffer> shared_buffers(ir::Function &f, const ProgramOrder &order);
+// "a ring of a, b (3 stages of 24576 B)", "`t`: tile<f32>[4, 32]", "`sum`" for an op's scratch.
+std::string buffer_name(const ir::Function &f, const SharedBuffer &b);
+// Where its op says how many bytes behind the block's first the buffer begins.
+const char *offset_attribute(const SharedBuffer &b);
 // Gives each its offset, first fit, largest first; the result is the total. Two buffers share bytes only if `share` and
 // their ranges are apart; rings of different proxies and buffers of different roles never do.
 int64_t place_buffers(std::vector<SharedBuffer> &buffers, bool share);

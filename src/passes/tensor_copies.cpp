@@ -92,7 +92,7 @@ private:
 } // namespace
 
 TensorCopy plan_tensor_copy(const ir::Function &f, const Op &load, std::span<const SmemUse> uses,
-                            const LayoutFeatures &features, bool bulk_only) {
+                            const LayoutFeatures &features, bool bulk_only, std::optional<int64_t> wanted) {
   TensorCopy out;
   Plan plan(f, load);
   out.problem = plan.obstacle();
@@ -116,6 +116,7 @@ TensorCopy plan_tensor_copy(const ir::Function &f, const Op &load, std::span<con
   std::optional<TensorCopy> best;
   double least = 0;
   for (int swizzle : {128, 64, 32, 0}) {
+    if (wanted && swizzle != *wanted) continue;
     auto l = swizzle ? tma_swizzle(t.shape, dtype_bytes(t.dtype), swizzle) : plain_smem(t.shape, dtype_bytes(t.dtype));
     if (!l) continue;
     out.smem = *l;
@@ -129,7 +130,8 @@ TensorCopy plan_tensor_copy(const ir::Function &f, const Op &load, std::span<con
     best = out;
   }
   if (best) return *best;
-  out.problem = "no box of a tensor map fits it";
+  out.problem = wanted ? fmt::format("no box of a tensor map fits it with a swizzle of {} bytes", *wanted)
+                       : "no box of a tensor map fits it";
   return out;
 }
 

@@ -16,8 +16,9 @@ struct TensorCopy {
   int64_t bytes = 0; // that the copies bring
 };
 
-// Of a load that is laid out; `uses` are the reads from the slot. `bulk_only`: no tensor map.
+// Of a load that is laid out; `uses` are the reads from the slot. `bulk_only`: no tensor map. `swizzle`: this one, in
+// bytes.
 TensorCopy plan_tensor_copy(const ir::Function &f, const ir::Op &load, std::span<const SmemUse> uses,
-                            const LayoutFeatures &features, bool bulk_only);
+                            const LayoutFeatures &features, bool bulk_only, std::optional<int64_t> swizzle = {});
 
 } // namespace tkc::passes

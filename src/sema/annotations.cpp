@@ -4,7 +4,8 @@
 //   @pipeline(stages = 3, via = tma, producer = warp)
 //                                     "@pipeline" = 1, "@pipeline.stages" = 3, "@pipeline.via" = "tma",
 //                                     "@pipeline.producer" = "warp": what is named is forced, the rest is chosen;
-//                                     `via = V` for a compile-time parameter V of an enum with such members
+//                                     `stages = 1` is @no_pipeline, whatever `via` and `producer` say; `via = V` for a
+//                                     compile-time parameter V of an enum with such members
 #include "sema/elaborate.h"
 #include "support/diag_kinds.h"
 #include <algorithm>
@@ -12,7 +13,7 @@
 namespace tkc::sema {
 
 namespace {
-constexpr int64_t kLeastStages = 2, kMostStages = 8;
+constexpr int64_t kMostStages = 8;
 
 struct Choice {
   const char *name;
@@ -67,8 +68,8 @@ void Elaborator::annotate(const ast::Stmt &s, ir::Op *loop) {
         error(arg.name->loc, DiagKind::repeated_argument, arg.name->text, "@pipeline");
       } else if (arg.name->text == "stages") {
         std::optional<int64_t> n = const_int(*arg.value, "`stages` of `@pipeline`");
-        if (n && (*n < kLeastStages || *n > kMostStages))
-          bad(arg.value->loc, fmt::format("has {} to {} stages, not {}", kLeastStages, kMostStages, *n));
+        if (n && (*n < 1 || *n > kMostStages))
+          bad(arg.value->loc, fmt::format("has 1 to {} stages, not {}", kMostStages, *n));
         else if (n)
           loop->attrs.set(key, *n);
       } else {
@@ -89,6 +90,10 @@ void Elaborator::annotate(const ast::Stmt &s, ir::Op *loop) {
           loop->attrs.set(key, word);
       }
     }
+    if (loop->attrs.i_or("@pipeline.stages", 0) != 1) continue;
+    for (const char *key : {"@pipeline", "@pipeline.stages", "@pipeline.via", "@pipeline.producer"})
+      loop->attrs.erase(key);
+    loop->attrs.set("@no_pipeline", int64_t(1));
   }
 }
 
