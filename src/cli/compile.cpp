@@ -139,12 +139,14 @@ public:
       names_.unique(k->name.text, k);
       if (Status made = make_dump_folder(selected->kernels.size() > 1 ? k->name.text : ""); !made)
         return print_error(made.failed());
-      auto f = driver::lower_kernel(*s_.program, *k, selected->spec, options_, s_.diags, phases_);
-      if (!f) continue; // the errors of the others are worth knowing
-      functions_.push_back(std::move(f));
       instances_.push_back({k, selected->spec, k->name.text});
+      dump_dirs_.push_back(options_.passes.dump_dir);
     }
     for (const auto &p : programs_) add_program_kernels(*p);
+    std::vector<driver::LowerJob> jobs;
+    for (size_t i = 0; i < instances_.size(); i++)
+      jobs.push_back({instances_[i].ast, &instances_[i].spec, nullptr, instances_[i].name, dump_dirs_[i]});
+    functions_ = driver::lower_all(*s_.program, jobs, options_, s_.diags, phases_);
     if (s_.diags.has_errors()) {
       s_.print_diagnostics();
       return kDiagnostics;
@@ -171,13 +173,11 @@ private:
   void add_program_kernels(sema::HostProgram &program) {
     for (sema::ProgramKernel &k : program.kernels) {
       k.name = names_.unique(k.name, k.ast);
-      bool known = std::any_of(functions_.begin(), functions_.end(), [&](const auto &f) { return f->name == k.name; });
+      bool known = std::any_of(instances_.begin(), instances_.end(), [&](const auto &i) { return i.name == k.name; });
       if (known) continue;
       if (!make_dump_folder(k.name).ok()) continue; // reported by the kernels of the file
-      auto f = driver::lower_kernel(*s_.program, *k.ast, k.spec, options_, s_.diags, phases_, k.name);
-      if (!f) continue;
-      functions_.push_back(std::move(f));
       instances_.push_back({k.ast, k.spec, k.name});
+      dump_dirs_.push_back(options_.passes.dump_dir);
     }
   }
 
@@ -313,6 +313,7 @@ private:
   driver::CompileOptions options_;
   std::vector<std::unique_ptr<ir::Function>> functions_;
   std::vector<driver::KernelInstance> instances_; // of functions_
+  std::vector<std::string> dump_dirs_;            // of functions_; empty ones without --dump-ir
   std::vector<std::unique_ptr<sema::HostProgram>> programs_;
   driver::KernelNames names_;
   std::vector<driver::Phase> phases_;

@@ -3,10 +3,12 @@
 #include "ir/print.h"
 #include "passes/passes.h"
 #include "passes/schedule.h"
+#include "runtime/parallel.h"
 #include "support/crash_scope.h"
 #include "support/diag_kinds.h"
 #include <algorithm>
 #include <chrono>
+#include <mutex>
 
 namespace tkc::driver {
 
@@ -108,13 +110,38 @@ static std::unique_ptr<ir::Function> lower(const MakeTyped &make, const CompileO
 std::unique_ptr<ir::Function> lower_kernel(sema::Program &program, const ast::Function &kernel,
                                            const sema::InstanceSpec &spec, const CompileOptions &options,
                                            Diagnostics &diags, std::vector<Phase> &phases, const std::string &name) {
-  auto make = [&](Diagnostics &d) { return sema::instantiate(program, kernel, spec, options.target, d); };
+  auto make = [&](Diagnostics &d) {
+    static std::mutex one_at_a_time; // sema adds to the program's tables
+    std::lock_guard lock(one_at_a_time);
+    return sema::instantiate(program, kernel, spec, options.target, d);
+  };
   return lower(make, options, name, diags, phases);
 }
 
 std::unique_ptr<ir::Function> lower_typed(const ir::Function &typed, const CompileOptions &options, Diagnostics &diags,
                                           std::vector<Phase> &phases, const std::string &name) {
   return lower([&](Diagnostics &) { return ir::clone(typed); }, options, name, diags, phases);
+}
+
+std::vector<std::unique_ptr<ir::Function>> lower_all(sema::Program &program, const std::vector<LowerJob> &jobs,
+                                                     const CompileOptions &options, Diagnostics &diags,
+                                                     std::vector<Phase> &phases) {
+  std::vector<std::unique_ptr<ir::Function>> out(jobs.size());
+  std::vector<Diagnostics> found(jobs.size(), Diagnostics(diags.sources()));
+  std::vector<std::vector<Phase>> times(jobs.size());
+  parallel_for(int64_t(jobs.size()), 1, [&](int64_t begin, int64_t) {
+    auto i = size_t(begin);
+    const LowerJob &job = jobs[i];
+    CompileOptions o = options;
+    if (!job.dump_dir.empty()) o.passes.dump_dir = job.dump_dir;
+    out[i] = job.kernel ? lower_kernel(program, *job.kernel, *job.spec, o, found[i], times[i], job.name)
+                        : lower_typed(*job.typed, o, found[i], times[i], job.name);
+  });
+  for (size_t i = 0; i < jobs.size(); i++) {
+    for (const Diagnostic &d : found[i].all()) diags.add(d);
+    phases.insert(phases.end(), times[i].begin(), times[i].end());
+  }
+  return out;
 }
 
 codegen::EmitResult emit_module(const std::vector<const ir::Function *> &functions, const CompileOptions &options,

@@ -41,6 +41,18 @@ std::unique_ptr<ir::Function> lower_kernel(sema::Program &program, const ast::Fu
 // The same for a typed function that no source text has.
 std::unique_ptr<ir::Function> lower_typed(const ir::Function &typed, const CompileOptions &options, Diagnostics &diags,
                                           std::vector<Phase> &phases, const std::string &name = "");
+// Several at a time, each by a thread of its own; results, diagnostics and phases in the order of the jobs, whatever
+// thread ends first. An error in one job leaves the others as they are.
+struct LowerJob {
+  const ast::Function *kernel = nullptr; // with `spec`; or, if null, `typed`
+  const sema::InstanceSpec *spec = nullptr;
+  const ir::Function *typed = nullptr;
+  std::string name;     // of the instance, "" for the kernel's own
+  std::string dump_dir; // instead of that of the options, if not empty
+};
+std::vector<std::unique_ptr<ir::Function>> lower_all(sema::Program &program, const std::vector<LowerJob> &jobs,
+                                                     const CompileOptions &options, Diagnostics &diags,
+                                                     std::vector<Phase> &phases);
 // One PTX module with the entries NAME and NAME__any of every function, in that order. A fault of tkc ends the process.
 codegen::EmitResult emit_module(const std::vector<const ir::Function *> &functions, const CompileOptions &options,
                                 const SourceManager &sources, std::vector<Phase> &phases);

@@ -40,21 +40,24 @@ std::unique_ptr<CompiledProgram> compile_program(sema::Program &program, const s
                                                  const CompileOptions &options, Diagnostics &diags,
                                                  const std::set<size_t> *wanted) {
   auto out = std::make_unique<CompiledProgram>();
-  std::vector<const ir::Function *> functions;
-  bool ok = true;
+  std::vector<LowerJob> jobs;
+  std::vector<size_t> numbers; // of the jobs' kernels
   for (size_t i = 0; i < host.kernels.size(); i++) {
-    const sema::ProgramKernel &k = host.kernels[i];
-    out->functions.emplace_back();
-    out->first_abi.push_back(2 * functions.size());
     if (wanted && !wanted->count(i)) continue;
-    auto f = k.made ? lower_typed(*k.typed, options, diags, out->phases, k.name)
-                    : lower_kernel(program, *k.ast, k.spec, options, diags, out->phases, k.name);
-    ok &= f != nullptr; // the errors of the others are worth knowing
-    if (!f) continue;
-    functions.push_back(f.get());
-    out->functions.back() = std::move(f);
+    const sema::ProgramKernel &k = host.kernels[i];
+    jobs.push_back({k.made ? nullptr : k.ast, &k.spec, k.made ? k.typed.get() : nullptr, k.name, ""});
+    numbers.push_back(i);
   }
-  if (!ok) return nullptr;
+  auto lowered = lower_all(program, jobs, options, diags, out->phases);
+  if (std::any_of(lowered.begin(), lowered.end(), [](const auto &f) { return !f; })) return nullptr;
+  out->functions.resize(host.kernels.size());
+  out->first_abi.resize(host.kernels.size());
+  std::vector<const ir::Function *> functions;
+  for (size_t j = 0; j < lowered.size(); j++) {
+    out->first_abi[numbers[j]] = 2 * functions.size();
+    functions.push_back(lowered[j].get());
+    out->functions[numbers[j]] = std::move(lowered[j]);
+  }
   if (!functions.empty()) out->code = emit_module(functions, options, diags.sources(), out->phases);
   return out;
 }
