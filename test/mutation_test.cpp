@@ -170,7 +170,7 @@ TEST_CASE("the emulator catches what breaks the synchronisation of a pipelined k
       for (const auto &[name, n] : s.sizes) spec->numbers[name] = n;
       auto compiled = driver::compile_kernel(*program, *kernel, spec->spec, how, diags);
       REQUIRE_MESSAGE(compiled, diags.render_all());
-      auto data = driver::make_data(*program, check, *compiled->function, *spec, 1, diags);
+      auto data = driver::make_data(*program, check, *compiled->function, *spec, {}, diags);
       REQUIRE_MESSAGE(data, diags.render_all());
       driver::LaunchData want = *data;
       std::string printed;

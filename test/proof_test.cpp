@@ -512,7 +512,7 @@ void run_mutant(const Sample &sample, Subject &original, std::unique_ptr<Functio
     if (c.name.text != sample.smallest_case) continue;
     auto spec = sema::evaluate_case(*k.program, *k.kernel, *check, c, k.diags);
     REQUIRE(spec);
-    auto data = driver::make_data(*k.program, check, *k.f, *spec, 1, k.diags);
+    auto data = driver::make_data(*k.program, check, *k.f, *spec, {}, k.diags);
     REQUIRE_MESSAGE(data, k.diags.render_all());
     const ir::Target &target = *ir::find_target("sm_90");
     auto emit = [&](std::unique_ptr<Function> f) {

@@ -50,6 +50,8 @@ public:
   std::optional<Selection> select();
   // Reads what --schedule forces from a file, "" for none; false after a message.
   bool read_schedule(const std::string &path, std::shared_ptr<const passes::Schedule> &to);
+  // After errors: adds those of other entries (sema/check_bodies.h).
+  void check_bodies(const std::vector<const ast::Function *> &entries);
   // Whether the program declares such a compile-time parameter; else there was a message.
   bool known_parameter(const std::string &name);
   void print_diagnostics();

@@ -3,6 +3,7 @@
 #include "cli/crash.h"
 #include "ir/target.h"
 #include "runtime/file_io.h"
+#include "sema/check_bodies.h"
 #include "support/json.h"
 #include "syntax/parse.h"
 #include <algorithm>
@@ -59,8 +60,28 @@ bool Session::load() {
   auto id = read_source(c_.file, sources, diags);
   if (id) program = sema::Program::load(*id, diags);
   if (program && !diags.has_errors()) return true;
+  if (program) {
+    std::vector<const ast::Function *> entries;
+    for (const ast::Function *f : program->entries())
+      if (c_.kernel.empty() || f->name.text == c_.kernel) entries.push_back(f);
+    check_bodies(entries);
+  }
   print_diagnostics();
   return false;
+}
+
+void Session::check_bodies(const std::vector<const ast::Function *> &entries) {
+  sema::InstanceSpec spec; // what is wrong with options is not said after errors of the file
+  for (const std::string &p : c_.params) {
+    size_t eq = p.find('=');
+    if (eq == p.npos || p.find(',') != p.npos) continue;
+    std::string name = p.substr(0, eq), value = p.substr(eq + 1);
+    if (value == "none" && optional_tensor(name))
+      spec.absent.insert(name);
+    else
+      spec.params[name] = value;
+  }
+  sema::check_bodies(*program, entries, spec, diags);
 }
 
 std::vector<const ast::Function *> Session::kernels() {

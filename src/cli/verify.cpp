@@ -89,12 +89,15 @@ public:
     v.limit_seconds = o_.timeout;
     if (!read_program(o_.program, v)) return finish(chosen_, kUsage);
     v.progress = [&](const std::string &name) { progress_.show("verifying " + name); };
-    for (const ast::Function *k : selected->kernels) {
+    for (size_t i = 0; i < selected->kernels.size(); i++) {
+      const ast::Function *k = selected->kernels[i];
       const ast::Check *check = s_.program->check_for(k->name.text, false);
       if (!check || stopped_) continue;
       driver::verify_kernel(*s_.program, *k, *check, v, s_.diags, [&](const driver::CaseResult &r) { add(r); });
       progress_.clear();
-      if (s_.diags.has_errors()) break;
+      if (!s_.diags.has_errors()) continue;
+      s_.check_bodies({selected->kernels.begin() + std::ptrdiff_t(i) + 1, selected->kernels.end()});
+      break;
     }
     s_.print_diagnostics();
     if (s_.diags.has_errors()) return finish(chosen_, kDiagnostics);

@@ -19,7 +19,7 @@ Result<std::unique_ptr<PreparedBench>> PreparedBench::create(sema::Program &prog
   auto compiled = compile_kernel(program, kernel, spec, o.compile, diags);
   if (!compiled) return failure("the kernel has errors");
   const ir::Function &f = *compiled->function;
-  Result<LaunchData> data = shapes_of(f, c);
+  Result<LaunchData> data = bench_shapes(program, check, f, c, diags);
   if (!data) return data.failed();
   auto grid = launch_grid(f, *data, diags.sources());
   if (!grid) return grid.failed();
@@ -35,7 +35,7 @@ Result<std::unique_ptr<PreparedBench>> PreparedBench::create(sema::Program &prog
   b.registers = entry->registers;
   b.local_bytes = entry->local_bytes;
   b.shared_bytes = abi.shared_bytes;
-  TKC_TRY(b.make_groups(f, *data, 0, share));
+  TKC_TRY(b.make_groups({program, check, f, c, diags, *data}, 0, share));
   tkc::Launch how;
   for (int64_t g : *grid) how.grid[0] *= g;
   how.block[0] = abi.threads;
@@ -69,19 +69,18 @@ void PreparedBench::describe(sema::Program &program, const ast::Function &ast, c
   counts = sema::evaluate_counts(program, check, numbers_of(f, c), diags);
 }
 
-Status PreparedBench::make_groups(const ir::Function &f, const LaunchData &data, int64_t workspace_bytes,
-                                  const PreparedBench *share) {
+Status PreparedBench::make_groups(const BenchSource &source, int64_t workspace_bytes, const PreparedBench *share) {
   Device &device = stream_.device();
   int64_t call_bytes = workspace_bytes;
-  for (size_t i = 0; i < f.params.size(); i++)
-    if (f.params[i].type.is_tensor() && f.params[i].present) call_bytes += bytes_of(data.tensors[i]);
+  for (size_t i = 0; i < source.f.params.size(); i++)
+    if (source.f.params[i].type.is_tensor() && source.f.params[i].present) call_bytes += memory_bytes(source.data, i);
   groups = bench_groups(std::max<int64_t>(call_bytes, 1), device.info().l2_bytes);
   if (share && share->groups == groups && !share->tensors->written_inputs &&
-      share->tensors->signature == signature_of(f, data)) {
+      share->tensors->signature == signature_of(source)) {
     tensors = share->tensors;
     return {};
   }
-  auto made = make_tensors(f, data, groups, device);
+  auto made = make_tensors(source, groups, device);
   if (!made) return made.failed();
   tensors = *made;
   return {};

@@ -8,9 +8,11 @@
 
 namespace tkc::driver {
 
+struct BenchSource; // bench_tensors.h
+
 // The tensors of every group on the device, and what they were made from.
 struct BenchTensors {
-  std::vector<std::string> signature; // of each tensor: name, mode, dtype, shape
+  std::vector<std::string> signature; // what they are and where their contents come from
   bool written_inputs = false;        // an inout parameter: calls change what later calls read
   std::vector<Buffer> buffers;
   std::vector<std::vector<uint64_t>> addresses;                      // by group and parameter index
@@ -53,8 +55,7 @@ private:
                                                                Diagnostics &diags, const PreparedBench *share);
   void describe(sema::Program &program, const ast::Function &ast, const ast::Check &check, const sema::CaseSpec &c,
                 const ir::Function &f, Diagnostics &diags);
-  Status make_groups(const ir::Function &f, const LaunchData &data, int64_t workspace_bytes,
-                     const PreparedBench *share);
+  Status make_groups(const BenchSource &source, int64_t workspace_bytes, const PreparedBench *share);
 
   Module module_;
   Stream stream_;

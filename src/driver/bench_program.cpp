@@ -15,7 +15,7 @@ Result<std::unique_ptr<PreparedBench>> PreparedBench::create_program(sema::Progr
   if (!instance) return failure("the program has errors");
   std::unique_ptr<sema::HostProgram> host = std::move(instance->program);
   const ir::Function &f = *host->header;
-  Result<LaunchData> data = shapes_of(f, c);
+  Result<LaunchData> data = bench_shapes(program, check, f, c, diags);
   if (!data) return data.failed();
   auto plan = make_plan(*host, *data, o.device_facts(), diags.sources());
   if (!plan) return plan.failed();
@@ -34,7 +34,7 @@ Result<std::unique_ptr<PreparedBench>> PreparedBench::create_program(sema::Progr
   b.host_ = std::move(host);
   b.plan_ = std::move(*plan);
   b.compiled_ = std::move(compiled);
-  TKC_TRY(b.make_groups(f, *data, b.workspace_bytes, share));
+  TKC_TRY(b.make_groups({program, check, f, c, diags, *data}, b.workspace_bytes, share));
   for (int64_t g = 0; g < b.groups; g++) {
     auto workspace = Buffer::allocate(*o.device, b.workspace_bytes);
     if (!workspace) return workspace.failed();

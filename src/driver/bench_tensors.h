@@ -4,12 +4,23 @@
 
 namespace tkc::driver {
 
-// Shapes without contents: the bytes live on the device.
-Result<LaunchData> shapes_of(const ir::Function &f, const sema::CaseSpec &c);
-int64_t bytes_of(const HostTensor &t);
-// Name, mode, dtype and shape of each tensor: equal signatures get equal contents.
-std::vector<std::string> signature_of(const ir::Function &f, const LaunchData &data);
-Result<std::shared_ptr<BenchTensors>> make_tensors(const ir::Function &f, const LaunchData &data, int64_t groups,
-                                                   Device &device);
+// What makes the tensors of a case: `data` has their shapes and strides, whose bytes live on the device alone.
+struct BenchSource {
+  sema::Program &program;
+  const ast::Check &check;
+  const ir::Function &f;
+  const sema::CaseSpec &c;
+  Diagnostics &diags;
+  LaunchData data;
+};
+Result<LaunchData> bench_shapes(sema::Program &program, const ast::Check &check, const ir::Function &f,
+                                const sema::CaseSpec &c, Diagnostics &diags);
+int64_t memory_bytes(const LaunchData &data, size_t tensor);
+// Name, mode, dtype, shape and strides of each tensor, and what the block says of inputs: equal signatures get equal
+// contents.
+std::vector<std::string> signature_of(const BenchSource &s);
+// The contents of one group, on the host: inputs alone.
+Result<LaunchData> bench_contents(const BenchSource &s, int64_t group);
+Result<std::shared_ptr<BenchTensors>> make_tensors(const BenchSource &s, int64_t groups, Device &device);
 
 } // namespace tkc::driver

@@ -3,7 +3,7 @@
 #include "interp/interp.h"
 #include "support/stop.h"
 #include <algorithm>
-#include <bit>
+#include <cmath>
 #include <cstring>
 #include <thread>
 
@@ -60,14 +60,29 @@ Result<std::vector<int64_t>> launch_grid(const ir::Function &f, const LaunchData
   return grid;
 }
 
-std::vector<int64_t> dense_strides(const std::vector<int64_t> &shape) {
-  std::vector<int64_t> out(shape.size(), 1);
-  for (size_t d = out.size(); d-- > 1;) out[d - 1] = out[d] * shape[d];
-  return out;
-}
-
 std::vector<int64_t> strides_of(const LaunchData &data, size_t tensor) {
   return data.strides.empty() ? dense_strides(data.tensors[tensor].shape) : data.strides[tensor];
+}
+
+bool is_dense(const LaunchData &data, size_t tensor) {
+  return data.strides.empty() || data.strides[tensor] == dense_strides(data.tensors[tensor].shape);
+}
+
+const HostTensor &in_memory(const LaunchData &data, size_t tensor, HostTensor &room) {
+  if (is_dense(data, tensor)) return data.tensors[tensor];
+  room = to_memory(data.tensors[tensor], data.strides[tensor]);
+  return room;
+}
+
+Status take_back(HostTensor memory, const ir::Param &param, LaunchData &data, size_t tensor) {
+  HostTensor &to = data.tensors[tensor];
+  HostTensor from = to;
+  if (is_dense(data, tensor))
+    from.bytes = std::move(memory.bytes);
+  else
+    TKC_TRY(from_memory(memory, data.strides[tensor], param.name, from));
+  if (param.mode != ir::ParamMode::In) to = std::move(from);
+  return {};
 }
 
 bool may_use_aligned(const ir::Function &f, const LaunchData &data) {
@@ -180,11 +195,22 @@ void to_storage(const HostTensor &t, interp::Storage &s) {
   }
 }
 
-void from_storage(const interp::Storage &s, HostTensor &t) {
-  if (is_float(t.dtype))
-    t.set_range(0, s.f);
-  else
-    for (size_t k = 0; k < s.i.size(); k++) t.set_int(int64_t(k), s.i[k]);
+HostTensor from_storage(const interp::Storage &s, const LaunchData &data, size_t tensor) {
+  HostTensor room, out = in_memory(data, tensor, room);
+  if (!is_float(out.dtype)) {
+    for (size_t k = 0; k < s.i.size(); k++) out.set_int(int64_t(k), s.i[k]);
+    return out;
+  }
+  if (is_dense(data, tensor)) {
+    out.set_range(0, s.f);
+    return out;
+  }
+  HostTensor before = out;
+  out.set_range(0, s.f);
+  // A NaN has more bits than its wide form keeps: what is still poison there gets the pattern back.
+  for (int64_t k = 0; k < out.count(); k++)
+    if (std::isnan(s.f[size_t(k)]) && std::isnan(before.get(k))) out.set_bits(k, before.bits(k));
+  return out;
 }
 
 interp::Tile scalar_tile(const ir::Param &p, const LaunchData &data) {
@@ -213,11 +239,12 @@ Status run_interp(const ir::Function &f, LaunchData &data, const SourceManager &
     if (p.type.is_tensor()) {
       storages[i] = std::make_unique<interp::Storage>();
       storages[i]->name = p.name;
-      to_storage(data.tensors[i], *storages[i]);
+      HostTensor room;
+      to_storage(in_memory(data, i, room), *storages[i]);
       interp::TensorRef ref;
       ref.storage = storages[i].get();
       ref.extents = data.tensors[i].shape;
-      ref.strides = dense_strides(ref.extents);
+      ref.strides = strides_of(data, i);
       launch.args.emplace_back(ref);
     } else {
       launch.args.emplace_back(scalar_tile(p, data));
@@ -236,7 +263,7 @@ Status run_interp(const ir::Function &f, LaunchData &data, const SourceManager &
   }
   for (size_t i = 0; i < f.params.size(); i++) {
     if (!storages[i] || f.params[i].mode == ir::ParamMode::In) continue;
-    from_storage(*storages[i], data.tensors[i]);
+    TKC_TRY(take_back(from_storage(*storages[i], data, i), f.params[i], data, i));
   }
   return {};
 }
@@ -263,11 +290,7 @@ Status run_emu(const CompiledKernel &kernel, LaunchData &data, const SourceManag
   for (size_t i = 0; i < f.params.size(); i++) {
     const ir::Param &p = f.params[i];
     if (!p.type.is_tensor() || !p.present) continue;
-    emu::Memory::Attributes a;
-    a.readonly = p.mode == ir::ParamMode::In;
-    addresses[i] = memory.allocate(int64_t(data.tensors[i].bytes.size()), p.name, a);
-    if (uint8_t *host = memory.host(addresses[i]))
-      std::memcpy(host, data.tensors[i].bytes.data(), data.tensors[i].bytes.size());
+    addresses[i] = allocate(memory, p, data, i, false);
   }
   const codegen::KernelAbi &abi = kernel.code.abis[may_use_aligned(f, data) ? 0 : 1];
   emu::Launch launch;
@@ -286,10 +309,32 @@ Status run_emu(const CompiledKernel &kernel, LaunchData &data, const SourceManag
     if (!r.ok()) return emulator_failure(r);
   }
   for (size_t i = 0; i < f.params.size(); i++)
-    if (f.params[i].type.is_tensor() && f.params[i].present && f.params[i].mode != ir::ParamMode::In)
-      if (uint8_t *host = memory.host(addresses[i]))
-        std::memcpy(data.tensors[i].bytes.data(), host, data.tensors[i].bytes.size());
+    if (f.params[i].type.is_tensor() && f.params[i].present)
+      TKC_TRY(give_back(memory, addresses[i], f.params[i], data, i));
   return {};
+}
+
+uint64_t allocate(emu::Memory &memory, const ir::Param &p, const LaunchData &data, size_t tensor,
+                  bool outputs_unwritten) {
+  HostTensor room;
+  const HostTensor &t = in_memory(data, tensor, room);
+  bool unwritten = outputs_unwritten && p.mode == ir::ParamMode::Out, dense = is_dense(data, tensor);
+  emu::Memory::Attributes a;
+  a.readonly = p.mode == ir::ParamMode::In;
+  a.track_uninitialised = unwritten || !dense;
+  uint64_t address = memory.allocate(int64_t(t.bytes.size()), p.name, a);
+  if (uint8_t *host = memory.host(address)) std::memcpy(host, t.bytes.data(), t.bytes.size());
+  if (!unwritten && !dense)
+    each_run(data.tensors[tensor], data.strides[tensor],
+             [&](int64_t at, int64_t bytes) { memory.mark_written(address + uint64_t(at), bytes); });
+  return address;
+}
+
+Status give_back(const emu::Memory &memory, uint64_t address, const ir::Param &p, LaunchData &data, size_t tensor) {
+  if (p.mode == ir::ParamMode::In) return {}; // the emulator lets nothing write it
+  HostTensor room, t = in_memory(data, tensor, room);
+  if (uint8_t *host = memory.host(address)) std::copy_n(host, t.bytes.size(), t.bytes.begin());
+  return take_back(std::move(t), p, data, tensor);
 }
 
 // ---- GPU
@@ -309,9 +354,11 @@ Status run_gpu(Device &device, const CompiledKernel &kernel, LaunchData &data, c
   std::vector<std::optional<Buffer>> buffers(f.params.size());
   for (size_t i = 0; i < f.params.size(); i++) {
     if (!f.params[i].type.is_tensor() || !f.params[i].present) continue;
-    auto b = Buffer::allocate(device, int64_t(data.tensors[i].bytes.size()), 4096);
+    HostTensor room;
+    const HostTensor &t = in_memory(data, i, room);
+    auto b = Buffer::allocate(device, int64_t(t.bytes.size()), 4096);
     if (!b) return b.failed();
-    TKC_TRY(b->upload(data.tensors[i]));
+    TKC_TRY(b->upload(t));
     buffers[i].emplace(std::move(*b));
   }
   auto blob = parameter_blob(
@@ -328,7 +375,7 @@ Status run_gpu(Device &device, const CompiledKernel &kernel, LaunchData &data, c
   }
   for (size_t i = 0; i < f.params.size(); i++) {
     if (!buffers[i]) continue;
-    TKC_TRY(give_back(*buffers[i], f.params[i], data.tensors[i]));
+    TKC_TRY(give_back(*buffers[i], f.params[i], data, i));
   }
   return {};
 }
@@ -340,13 +387,16 @@ Status check_guards(const Buffer &buffer, const std::string &name) {
   return {};
 }
 
-Status give_back(const Buffer &buffer, const ir::Param &param, HostTensor &tensor) {
+Status give_back(const Buffer &buffer, const ir::Param &param, LaunchData &data, size_t tensor) {
   TKC_TRY(check_guards(buffer, param.name));
-  if (param.mode == ir::ParamMode::In) return {};
-  auto t = buffer.download(tensor.dtype, tensor.shape);
-  if (!t) return t.failed();
-  tensor = std::move(*t);
-  return {};
+  const HostTensor &t = data.tensors[tensor];
+  bool dense = is_dense(data, tensor);
+  if (dense && param.mode == ir::ParamMode::In) return {};
+  std::vector<int64_t> shape = t.shape;
+  if (!dense) shape = {memory_elements(t.shape, data.strides[tensor])};
+  auto memory = buffer.download(t.dtype, shape);
+  if (!memory) return memory.failed();
+  return take_back(std::move(*memory), param, data, tensor);
 }
 
 } // namespace tkc::driver

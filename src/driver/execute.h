@@ -1,6 +1,7 @@
 // One launch of a kernel on some executor, with tensors in host memory: what run and verify are made of.
 #pragma once
 #include "driver/compile.h"
+#include "driver/strided.h"
 #include "emu/emu.h"
 #include "interp/interp.h"
 #include "runtime/device.h"
@@ -17,13 +18,20 @@ struct LaunchData {
   std::map<std::string, int64_t> sizes;
   std::map<std::string, double> scalars;
   std::vector<HostTensor> tensors;
-  // By tensor, in elements, where a launch takes parts of larger tensors; empty: dense, from the first element on.
+  // By tensor, in elements, where tensors do not lie densely or a launch takes parts of larger ones; empty: dense, from
+  // the first element on. Contents are row-major all the same.
   std::vector<std::vector<int64_t>> strides;
   std::vector<int64_t> offsets;
 };
-std::vector<int64_t> dense_strides(const std::vector<int64_t> &shape); // of row-major storage, in elements
 std::vector<int64_t> strides_of(const LaunchData &data, size_t tensor);
+bool is_dense(const LaunchData &data, size_t tensor);
 ir::SizeExpr::Lookup lookup(const LaunchData &data); // sizes and integer scalars
+// The bytes of a tensor in memory, with poison between elements that lie apart; `room` holds them where they are not
+// the tensor itself.
+const HostTensor &in_memory(const LaunchData &data, size_t tensor, HostTensor &room);
+// What a launch left of them. An error if it wrote between the elements; the tensor is replaced if `param` may be
+// written.
+Status take_back(HostTensor memory, const ir::Param &param, LaunchData &data, size_t tensor);
 
 // Extents of a parameter, or a message.
 Result<std::vector<int64_t>> extents(const ir::Function &f, const ir::Param &p, const LaunchData &data);
@@ -45,9 +53,9 @@ struct Blob {
 Result<Blob> parameter_blob(const ir::Function &f, const codegen::KernelAbi &abi, const LaunchData &data,
                             const std::function<uint64_t(size_t)> &address, const EncodeTensorMap &encode);
 
-// The wide form of a tensor for the interpreter, and back.
+// The wide form of a tensor's memory for the interpreter, and back; `data` has what it was made from.
 void to_storage(const HostTensor &t, interp::Storage &s);
-void from_storage(const interp::Storage &s, HostTensor &t);
+HostTensor from_storage(const interp::Storage &s, const LaunchData &data, size_t tensor);
 // A scalar parameter as the interpreter takes it; 0 if it has no value.
 interp::Tile scalar_tile(const ir::Param &p, const LaunchData &data);
 
@@ -64,6 +72,11 @@ Status run_gpu(Device &device, const CompiledKernel &kernel, LaunchData &data, c
 // An error if something wrote beside the buffer of this name.
 Status check_guards(const Buffer &buffer, const std::string &name);
 // After a run: checks a parameter's buffer, and takes over what was written to it.
-Status give_back(const Buffer &buffer, const ir::Param &param, HostTensor &tensor);
+Status give_back(const Buffer &buffer, const ir::Param &param, LaunchData &data, size_t tensor);
+// The memory of a parameter on the emulator. Reading between the elements is an error there, and with
+// `outputs_unwritten` so is reading an output before it is written.
+uint64_t allocate(emu::Memory &memory, const ir::Param &param, const LaunchData &data, size_t tensor,
+                  bool outputs_unwritten);
+Status give_back(const emu::Memory &memory, uint64_t address, const ir::Param &param, LaunchData &data, size_t tensor);
 
 } // namespace tkc::driver

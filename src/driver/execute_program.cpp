@@ -71,7 +71,8 @@ Status run_interp(const Plan &plan, LaunchData &data, const SourceManager &sourc
     if (!header.params[i].type.is_tensor() || !header.params[i].present) continue;
     params[i] = std::make_unique<interp::Storage>();
     params[i]->name = header.params[i].name;
-    to_storage(data.tensors[i], *params[i]);
+    HostTensor room;
+    to_storage(in_memory(data, i, room), *params[i]);
   }
   auto poisoned = [&](size_t t) {
     HostTensor tensor = HostTensor::zeros(plan.temporaries[t].dtype, plan.temporaries[t].shape);
@@ -119,7 +120,8 @@ Status run_interp(const Plan &plan, LaunchData &data, const SourceManager &sourc
     }
   }
   for (size_t i = 0; i < params.size(); i++)
-    if (params[i] && header.params[i].mode != ir::ParamMode::In) from_storage(*params[i], data.tensors[i]);
+    if (params[i] && header.params[i].mode != ir::ParamMode::In)
+      TKC_TRY(take_back(from_storage(*params[i], data, i), header.params[i], data, i));
   return {};
 }
 
@@ -144,11 +146,7 @@ Status run_emu(const Plan &plan, const CompiledProgram &compiled, LaunchData &da
   for (size_t i = 0; i < params.size(); i++) {
     const ir::Param &p = header.params[i];
     if (!p.type.is_tensor() || !p.present) continue;
-    emu::Memory::Attributes a;
-    a.readonly = p.mode == ir::ParamMode::In;
-    a.track_uninitialised = p.mode == ir::ParamMode::Out;
-    params[i] = memory.allocate(int64_t(data.tensors[i].bytes.size()), p.name, a);
-    fill(params[i], data.tensors[i]);
+    params[i] = allocate(memory, p, data, i, true);
   }
   auto poisoned = [&](size_t t) {
     HostTensor tensor = HostTensor::zeros(plan.temporaries[t].dtype, plan.temporaries[t].shape);
@@ -188,9 +186,7 @@ Status run_emu(const Plan &plan, const CompiledProgram &compiled, LaunchData &da
   }
   for (size_t i = 0; i < params.size(); i++) {
     const ir::Param &p = header.params[i];
-    if (p.type.is_tensor() && p.present && p.mode != ir::ParamMode::In)
-      if (uint8_t *host = memory.host(params[i]))
-        std::memcpy(data.tensors[i].bytes.data(), host, data.tensors[i].bytes.size());
+    if (p.type.is_tensor() && p.present) TKC_TRY(give_back(memory, params[i], p, data, i));
   }
   return {};
 }

@@ -101,9 +101,11 @@ Status run_gpu(Device &device, const Plan &plan, const CompiledProgram &compiled
   std::vector<std::optional<Buffer>> buffers(header.params.size());
   for (size_t i = 0; i < buffers.size(); i++) {
     if (!header.params[i].type.is_tensor() || !header.params[i].present) continue;
-    auto b = Buffer::allocate(device, int64_t(data.tensors[i].bytes.size()), kGuard);
+    HostTensor room;
+    const HostTensor &t = in_memory(data, i, room);
+    auto b = Buffer::allocate(device, int64_t(t.bytes.size()), kGuard);
     if (!b) return b.failed();
-    TKC_TRY(b->upload(data.tensors[i]));
+    TKC_TRY(b->upload(t));
     buffers[i].emplace(std::move(*b));
   }
   auto workspace = Buffer::allocate(device, plan.workspace_bytes, kGuard);
@@ -130,7 +132,7 @@ Status run_gpu(Device &device, const Plan &plan, const CompiledProgram &compiled
   }
   TKC_TRY(check_guards(*workspace, "the workspace"));
   for (size_t i = 0; i < buffers.size(); i++)
-    if (buffers[i]) TKC_TRY(give_back(*buffers[i], header.params[i], data.tensors[i]));
+    if (buffers[i]) TKC_TRY(give_back(*buffers[i], header.params[i], data, i));
   return {};
 }
 

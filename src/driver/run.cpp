@@ -202,7 +202,7 @@ Result<RunResult> run_kernel(sema::Program &program, const ast::Function &kernel
     if (!t) return t.failed();
     expected.emplace(name, std::move(*t));
   }
-  Result<LaunchData> data = make_data(program, check, f, values, o.seed, diags, given);
+  Result<LaunchData> data = make_data(program, check, f, values, {.seed = o.seed}, diags, given);
   if (!data) return data.failed();
   out.data = std::move(*data);
   if (o.progress) o.progress(kernel.name.text);

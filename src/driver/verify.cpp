@@ -1,6 +1,5 @@
 #include "driver/verify.h"
 #include "driver/program_gpu.h"
-#include "interp/interp.h"
 #include "ir/target.h"
 #include "runtime/generators.h"
 #include "support/stop.h"
@@ -15,161 +14,6 @@ bool CaseResult::pass() const {
   for (const GradientCheck &g : gradients)
     if (!g.pass()) return false;
   return true;
-}
-
-// The tile that stands for a tensor in a reference: f64, i64 or bool.
-static DType host_dtype(DType t) { return is_float(t) ? DType::F64 : is_bool(t) ? DType::Bool : DType::I64; }
-
-static interp::Tile to_tile(const HostTensor &t) {
-  interp::Tile out(host_dtype(t.dtype), t.shape);
-  if (out.is_float())
-    t.get_range(0, out.f);
-  else
-    for (int64_t k = 0; k < t.count(); k++) out.i[size_t(k)] = t.get_int(k);
-  return out;
-}
-
-static Result<std::vector<interp::Value>> call(const sema::HostFunction &h, std::vector<interp::Value> args,
-                                               uint64_t seed, const SourceManager &sources,
-                                               GradientChecker *checker = nullptr) {
-  const ir::Function &f = *h.fn;
-  size_t given = args.size();
-  for (size_t g = 0; g < h.generators.size(); g++) {
-    const sema::GeneratorCall &call = h.generators[g];
-    const ir::Type &t = f.params[given + g].type;
-    auto kind = parse_fill_kind(call.kind == "edge" ? "edges" : call.kind);
-    if (!kind) return failure("no generator `{}`", call.kind);
-    auto fill = make_fill(*kind, call.args);
-    if (!fill) return fill.failed();
-    interp::Tile tile(t.dtype, t.shape);
-    std::vector<double> values = fill_values(*fill, t.dtype, tile.size(), stream_seed(seed, int64_t(g)));
-    if (tile.is_float())
-      tile.f = std::move(values);
-    else
-      for (size_t k = 0; k < values.size(); k++) tile.i[k] = int64_t(values[k]);
-    args.emplace_back(std::move(tile));
-  }
-  interp::Launch launch;
-  launch.function = &f;
-  launch.args = std::move(args);
-  if (checker) launch.on_gradient = [checker](const interp::Launch::Gradient &g) { checker->check(g); };
-  interp::Result r = interp::run(launch);
-  if (auto why = stop_reason()) return *why;
-  if (r.trap) {
-    std::string at = sources.describe(r.trap->loc);
-    return failure("{}{}", at.empty() ? "" : at + ": ", r.trap->message);
-  }
-  return std::move(r.results);
-}
-
-// A compile-time parameter as a number; nothing for a type or an enum value.
-static std::optional<double> binding_number(const std::string &text) {
-  if (text == "true" || text == "false") return text == "true";
-  char *end = nullptr;
-  double v = std::strtod(text.c_str(), &end);
-  return !text.empty() && !*end ? std::optional(v) : std::nullopt;
-}
-
-// What a reference may name besides numbers and tensors: compile-time types and enum values.
-static std::vector<sema::HostArg> words_of(const ir::Function &f) {
-  std::vector<sema::HostArg> out;
-  for (const auto &[name, text] : f.bindings)
-    if (!binding_number(text)) out.push_back({.name = name, .word = text});
-  return out;
-}
-
-sema::Numbers numbers_of(const ir::Function &f, const sema::CaseSpec &c) {
-  sema::Numbers out = c.numbers;
-  for (const auto &[name, text] : f.bindings)
-    if (auto v = binding_number(text)) out.emplace(name, *v);
-  return out;
-}
-
-// A nameless case is the command line of `tkc run`.
-static Error no_value(const sema::CaseSpec &c, std::string_view what, const std::string &name) {
-  if (!c.name.empty()) return failure("case `{}` gives no value for the {} `{}`", c.name, what, name);
-  return failure("the {} `{}` has no value: give --{} {}=VALUE{}", what, name, what, name,
-                 what == "size" ? ", or an input file that has it" : "");
-}
-
-Status bind_sizes(const ir::Function &f, const sema::CaseSpec &c, LaunchData &data) {
-  for (const std::string &s : f.sizes) {
-    auto it = c.numbers.find(s);
-    if (it == c.numbers.end()) return no_value(c, "size", s);
-    data.sizes[s] = int64_t(it->second);
-  }
-  return {};
-}
-
-Result<LaunchData> make_data(sema::Program &program, const ast::Check *check, const ir::Function &f,
-                             const sema::CaseSpec &c, uint64_t seed, Diagnostics &diags, const GivenTensors &given) {
-  LaunchData data;
-  TKC_TRY(bind_sizes(f, c, data));
-  for (const ir::Param &p : f.params)
-    if (!p.type.is_tensor())
-      if (auto it = c.numbers.find(p.name); it != c.numbers.end()) data.scalars[p.name] = it->second;
-  data.tensors.resize(f.params.size());
-  sema::Numbers numbers = numbers_of(f, c);
-  // Shapes first: an input may use those before it.
-  std::vector<sema::HostArg> args = words_of(f);
-  std::vector<interp::Value> values;
-  for (size_t i = 0; i < f.params.size(); i++) {
-    const ir::Param &p = f.params[i];
-    const ast::Input *input = nullptr;
-    if (check)
-      for (const ast::Input &in : check->inputs)
-        if (in.name.text == p.name) input = &in;
-    if (!p.type.is_tensor()) {
-      if (input && !data.scalars.count(p.name)) { // a scalar by an expression
-        auto h =
-            sema::build_input(program, *check, *input, numbers, args, {p.name, host_dtype(p.type.dtype), {}}, diags);
-        if (!h) return failure("input `{}` has errors", p.name);
-        auto r = call(*h, values, stream_seed(seed, int64_t(i)), diags.sources());
-        if (!r) return r.failed();
-        data.scalars[p.name] = std::get<interp::Tile>((*r)[0]).as_f(0);
-      } else if (!data.scalars.count(p.name)) {
-        return no_value(c, "scalar", p.name);
-      }
-      numbers.emplace(p.name, data.scalars[p.name]);
-      continue;
-    }
-    if (!p.present) {
-      args.push_back({p.name, DType::F64, {}, true});
-      continue;
-    }
-    auto shape = extents(f, p, data);
-    if (!shape) return shape.failed();
-    HostTensor t = HostTensor::zeros(p.type.dtype, *shape);
-    if (p.mode == ir::ParamMode::Out) {
-      poison(t);
-    } else if (auto it = given.find(p.name); it != given.end()) {
-      t = it->second;
-    } else if (input) {
-      auto h =
-          sema::build_input(program, *check, *input, numbers, args, {p.name, host_dtype(p.type.dtype), *shape}, diags);
-      if (!h) return failure("input `{}` has errors", p.name);
-      auto r = call(*h, values, stream_seed(seed, int64_t(i)), diags.sources());
-      if (!r) return r.failed();
-      const auto &tile = std::get<interp::Tile>((*r)[0]);
-      if (tile.is_float())
-        t.set_range(0, tile.f);
-      else
-        for (int64_t k = 0; k < t.count(); k++) t.set_int(k, tile.i[size_t(k)]);
-    } else {
-      std::vector<double> two = {0, 1}, small = {-8, 8}, coin = {0.5};
-      auto fill = is_float(p.type.dtype)  ? make_fill(FillKind::Normal, two)
-                  : is_bool(p.type.dtype) ? make_fill(FillKind::Bernoulli, coin)
-                                          : make_fill(FillKind::Integers, small);
-      if (!fill) return fill.failed();
-      t = fill_tensor(*fill, p.type.dtype, *shape, stream_seed(seed, int64_t(i)));
-    }
-    if (p.mode != ir::ParamMode::Out) {
-      args.push_back({p.name, host_dtype(p.type.dtype), *shape});
-      values.emplace_back(to_tile(t));
-    }
-    data.tensors[i] = std::move(t);
-  }
-  return data;
 }
 
 // What rounding to the dtype leaves of an f64 result; a block's own `tolerance` replaces it.
@@ -253,7 +97,7 @@ public:
       t.i[0] = at[d];
       args.emplace_back(std::move(t));
     }
-    auto r = call(*function_, std::move(args), seed, sources_);
+    auto r = call_host(*function_, std::move(args), seed, sources_);
     if (!r) return r.failed();
     for (size_t k = 0; k < r->size(); k++)
       m->place.emplace_back(function_->outputs[k], std::get<interp::Tile>((*r)[k]).i[0]);
@@ -358,7 +202,7 @@ static CaseResult run_case(sema::Program &program, const ast::Function &kernel, 
                             : make_instance(program, kernel, spec, o.compile.target, diags);
   if (!instance) return fail(failure("the {} has errors", ast::spelling(kernel.kind)));
   const ir::Function *typed = instance->function.get();
-  auto data = make_data(program, &check, *typed, c, o.seed, diags);
+  auto data = make_data(program, &check, *typed, c, {.seed = o.seed}, diags);
   if (!data) return fail(data.failed());
   LaunchData before = *data;
   std::vector<LaunchData> results;
@@ -367,22 +211,16 @@ static CaseResult run_case(sema::Program &program, const ast::Function &kernel, 
   if (results.empty()) results.push_back(*data);
   std::vector<sema::HostArg> args = words_of(*typed);
   std::vector<interp::Value> values;
-  for (size_t i = 0; i < typed->params.size(); i++) {
-    const ir::Param &p = typed->params[i];
-    if (!p.type.is_tensor() || p.mode == ir::ParamMode::Out) continue;
-    if (!p.present) {
-      args.push_back({p.name, DType::F64, {}, true});
-      continue;
-    }
-    args.push_back({p.name, host_dtype(p.type.dtype), before.tensors[i].shape});
-    values.emplace_back(to_tile(before.tensors[i]));
-  }
+  for (size_t i = 0; i < typed->params.size(); i++)
+    add_host_argument(typed->params[i], before.tensors[i], args, values);
   sema::Numbers numbers = numbers_of(*typed, c);
   for (const auto &[k, v] : data->scalars) numbers.emplace(k, v);
   std::set<std::string> compared;
   auto evaluate = [&](const sema::HostFunction &h) {
     GradientChecker checker(stream_seed(o.seed, int64_t(out.gradients.size())));
-    auto r = call(h, values, o.seed, diags.sources(), o.check_gradient ? &checker : nullptr);
+    interp::Launch launch;
+    if (o.check_gradient) launch.on_gradient = [&](const interp::Launch::Gradient &g) { checker.check(g); };
+    auto r = call_host(h, values, o.seed, diags.sources(), std::move(launch));
     out.gradients.insert(out.gradients.end(), checker.checks().begin(), checker.checks().end());
     return r;
   };

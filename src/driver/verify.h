@@ -1,5 +1,6 @@
 // Verification of a kernel or program against its reference, case by case.
 #pragma once
+#include "driver/case_data.h"
 #include "driver/check_gradient.h"
 #include "driver/instance.h"
 #include "runtime/compare.h"
@@ -41,18 +42,6 @@ struct CaseResult {
   bool pass() const;
 };
 
-// Everything numeric that a case's expressions may use: its settings and the instance's compile-time integers and
-// bools.
-sema::Numbers numbers_of(const ir::Function &f, const sema::CaseSpec &c);
-// The run-time sizes of the instance from the case; a missing one is an error.
-Status bind_sizes(const ir::Function &f, const sema::CaseSpec &c, LaunchData &data);
-
-// The data of one case: inputs that are `given`, by the block's expressions, or else normal(0, 1), small integers and
-// fair coins; outputs poisoned. `function` is any instance of the kernel for the case.
-using GivenTensors = std::map<std::string, HostTensor>;
-Result<LaunchData> make_data(sema::Program &program, const ast::Check *check, const ir::Function &function,
-                             const sema::CaseSpec &c, uint64_t seed, Diagnostics &diags,
-                             const GivenTensors &given = {});
 // Runs a kernel or program on the executor of the options, compiled as `spec` says where it must be.
 Status run_on(sema::Program &program, const Instance &instance, const sema::InstanceSpec &spec,
               const VerifyOptions &options, Diagnostics &diags, LaunchData &data, std::string &printed,

@@ -7,7 +7,7 @@
 //   3. 500 calls to warm up, 100 timed calls between one pair of events; group = call mod groups in both. Nothing
 //      synchronises, copies or flushes in between. The time of a call is the time between the events / 100.
 //   4. Group g fills its tensor i by the generator of generators.h with seed 2024 + 100 g + i: bitwise equal on all
-//   sides.
+//   sides. Where a bench block says what an input holds, its generators draw from that seed instead.
 #pragma once
 #include "runtime/device.h"
 #include "runtime/statistics.h"

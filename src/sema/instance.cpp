@@ -199,9 +199,11 @@ std::optional<CaseSpec> evaluate_case(Program &program, const ast::Function &ker
     if (tensor) {
       if (value.kind == ast::ExprKind::None || (value.kind == ast::ExprKind::Name && value.text == "none")) {
         out.spec.absent.insert(s.name.text);
+      } else if (value.kind == ast::ExprKind::Call && value.text == "strides" && value.operands.empty()) {
+        out.strides[s.name.text] = &value;
       } else {
         diags.report(value.loc, DiagKind::bad_check,
-                     fmt::format("`{}` is a tensor: a case can only say `{} = none`", s.name.text, s.name.text));
+                     fmt::format("`{0}` is a tensor: a case says `{0} = none` or `{0} = strides(..)`", s.name.text));
         ok = false;
       }
       continue;
@@ -235,6 +237,36 @@ std::optional<CaseSpec> evaluate_case(Program &program, const ast::Function &ker
     out.spec.params[s.name.text] = setting_text(v);
   }
   return ok ? std::optional(std::move(out)) : std::nullopt;
+}
+
+std::optional<std::vector<int64_t>> evaluate_strides(Program &program, const ast::Check &check,
+                                                     const ast::Expr &strides, size_t rank, bool unit,
+                                                     const Numbers &numbers, Diagnostics &diags) {
+  if (strides.args.size() != rank || !strides.generics.empty()) {
+    diags.report(strides.loc, DiagKind::wrong_arity, "strides", counted(int64_t(rank), "argument"),
+                 strides.args.size());
+    return std::nullopt;
+  }
+  std::vector<int64_t> out;
+  HostBuilder h(program, check, numbers, {}, diags);
+  for (const ast::Arg &a : strides.args) {
+    if (a.name) {
+      diags.report(a.name->loc, DiagKind::unknown_argument, "strides", a.name->text, "");
+      return std::nullopt;
+    }
+    h.lets(check, *a.value);
+    auto v = h.e->const_int(*a.value, "a stride");
+    if (!v) return std::nullopt;
+    bool last = out.size() + 1 == rank;
+    if (*v < 0 || (last && unit && *v != 1)) {
+      diags.report(a.value->loc, DiagKind::bad_check,
+                   *v < 0 ? fmt::format("a stride of {}: strides count elements, from 0", *v)
+                          : fmt::format("the last stride is 1, not {}, unless the tensor has `strides(any)`", *v));
+      return std::nullopt;
+    }
+    out.push_back(*v);
+  }
+  return out;
 }
 
 std::optional<HostFunction> build_input(Program &program, const ast::Check &check, const ast::Input &input,

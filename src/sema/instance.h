@@ -18,8 +18,9 @@ std::unique_ptr<ir::Function> instantiate(Program &program, const ast::Function 
 // A case of a verify or bench block: run-time sizes and scalars as numbers, compile-time parameters as text.
 struct CaseSpec {
   std::string name;
-  InstanceSpec spec;                     // compile-time parameters and absent tensors
-  std::map<std::string, double> numbers; // every numeric setting, by name
+  InstanceSpec spec;                                // compile-time parameters and absent tensors
+  std::map<std::string, double> numbers;            // every numeric setting, by name
+  std::map<std::string, const ast::Expr *> strides; // `x = strides(N + 8, 1)`, by tensor
   bool gpu_only = false;
 };
 std::optional<CaseSpec> evaluate_case(Program &program, const ast::Function &kernel, const ast::Check &check,
@@ -39,6 +40,12 @@ struct HostFunction {
   std::vector<std::string> outputs;
 };
 using Numbers = std::map<std::string, double>; // sizes, scalars and compile-time integers of the case
+
+// The strides of a tensor by a case, in elements: one for each of its `rank` dims, none negative. `unit`: the last
+// is 1.
+std::optional<std::vector<int64_t>> evaluate_strides(Program &program, const ast::Check &check,
+                                                     const ast::Expr &strides, size_t rank, bool unit,
+                                                     const Numbers &numbers, Diagnostics &diags);
 
 // `input x = expr`: a tile of x's shape (given in `result`), of f64 for float dtypes, else i64 or bool.
 std::optional<HostFunction> build_input(Program &program, const ast::Check &check, const ast::Input &input,

@@ -131,6 +131,11 @@ bool Signature::declare(const ast::Param &p) {
                   "a tensor or a scalar type");
     return false;
   }
+  if (p.default_value) {
+    diags_.report(p.default_value->loc, DiagKind::wrong_parameter_type, p.name.text, spelling(ast_.kind),
+                  "given a value by who launches it: only compile-time parameters have defaults");
+    return false;
+  }
   ir::Param out;
   out.name = p.name.text;
   out.loc = p.name.loc;

@@ -112,6 +112,10 @@ TEST_CASE("what is wrong with the arguments of run: exit 1, a message, no output
   REQUIRE(write_safetensors(f / "a.safetensors", {{"q", ramp(DType::F32, {300})}, {"k", ramp(DType::F32, {3})}}).ok());
   std::string st = read_text(f / "a.safetensors");
   f.write("cut.safetensors", st.substr(0, st.size() - 4));
+  REQUIRE(write_safetensors(
+              f / "b.safetensors",
+              {{"d", ramp(DType::F64, {300})}, {"m", ramp(DType::F32, {10, 30})}, {"s", ramp(DType::F32, {200})}})
+              .ok());
   struct Row {
     std::vector<std::string> words;
     std::string message;
@@ -129,6 +133,10 @@ TEST_CASE("what is wrong with the arguments of run: exit 1, a message, no output
       {x("cut.safetensors:q"), "truncated"},
       {x("a.safetensors:v"), "holds no tensor `v`; it holds q, k"},
       {x("a.safetensors"), "holds several tensors, say which"},
+      {x("b.safetensors:d"), "but f32 is wanted"},
+      {x("b.safetensors:m"), "holds a tensor of shape [10, 30], `x` has 1 dims"},
+      {{"--input", "x=" + (f / "x.npy"), "--scalar", "a=1", "--expect", "y=" + (f / "b.safetensors:s")},
+       "`N` is 300 by dim 0 of `x`"},
       {{"--input", "x=" + (f / "x.npy")}, "the scalar `a` has no value: give --scalar a=VALUE"},
       {{"--scalar", "a=1"}, "the size `N` has no value: give --size N=VALUE, or an input file that has it"},
       {{"--scalar", "a=1", "--size", "N=x"}, "--size N=x: this is no integer"},
@@ -166,6 +174,9 @@ TEST_CASE("what is wrong with the arguments of run: exit 1, a message, no output
         "`D` is 16 by -P and 32 by dim 1 of `x`");
   std::filesystem::create_directories(f.path / "folder.npy");
   check(file, x("folder.npy"), "it is a folder");
+  check(f / "folder.npy", x("x.npy"), "cannot read `" + (f / "folder.npy") + "`: it is a directory [unreadable-file]");
+  check(f / "none.tk", x("x.npy"),
+        "cannot read `" + (f / "none.tk") + "`: No such file or directory [unreadable-file]");
 }
 
 TEST_CASE("a foreign PTX kernel runs in the emulator") {

@@ -7,6 +7,7 @@
 #include "runtime/assemble.h"
 #include "runtime/file_io.h"
 #include "runtime/json_reader.h"
+#include "sema/check_bodies.h"
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -125,6 +126,8 @@ Outcome render_diagnostics(const Case &c) {
   options.target = &target_of(c.get("target", "sm_120"), out);
   if (l.ok())
     for (const ast::Function *k : l.kernels()) driver::compile_entry(*l.program, *k, l.spec, options, l.diags);
+  else if (l.program)
+    sema::check_bodies(*l.program, l.kernels(), l.spec, l.diags);
   if (l.ok()) {
     driver::VerifyOptions verify;
     verify.compile = options;
