@@ -133,7 +133,7 @@ bool Signature::declare(const ast::Param &p) {
   }
   if (p.default_value) {
     diags_.report(p.default_value->loc, DiagKind::wrong_parameter_type, p.name.text, spelling(ast_.kind),
-                  "given a value by who launches it: only compile-time parameters have defaults");
+                  "given a value at launch: only compile-time parameters have defaults");
     return false;
   }
   ir::Param out;
