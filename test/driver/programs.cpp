@@ -395,7 +395,7 @@ TEST_CASE("stamped PTX computes the same and says when it ran") {
     REQUIRE(check);
     auto c = sema::evaluate_case(*program, *kernel, *check, check->cases[0], diags);
     REQUIRE(c);
-    auto data = make_data(*program, check, *compiled->function, *c, 1, diags);
+    auto data = make_data(*program, check, *compiled->function, *c, {}, diags);
     REQUIRE_MESSAGE(data.ok(), data.error());
     auto grid = launch_grid(*compiled->function, *data, sources);
     REQUIRE(grid.ok());
