@@ -1,5 +1,6 @@
 // Estimates of the cases of bench blocks.
 #include "driver/bench_tensors.h"
+#include "driver/case_data.h"
 #include "driver/estimate.h"
 #include "driver/plan.h"
 #include "passes/passes.h"
@@ -43,14 +44,15 @@ namespace {
 
 class Case {
 public:
-  Case(sema::Program &program, const CompileOptions &options, bool assembler, Diagnostics &diags)
-      : program_(program), options_(options), assembler_(assembler), diags_(diags) {}
+  Case(sema::Program &program, const ast::Check &check, const CompileOptions &options, bool assembler,
+       Diagnostics &diags)
+      : program_(program), check_(check), options_(options), assembler_(assembler), diags_(diags) {}
 
   std::string kernel(const ast::Function &ast, const sema::InstanceSpec &spec, const sema::CaseSpec &c,
                      CaseEstimate &out) {
     auto model = model_of({&ast, spec, ast.name.text});
     if (!model) return "the kernel has errors";
-    auto data = shapes_of(*model->typed, c);
+    auto data = make_shapes(program_, &check_, *model->typed, c, {}, diags_);
     if (!data) return data.error();
     auto grid = launch_grid(*model->typed, *data, diags_.sources());
     if (!grid) return grid.error();
@@ -62,7 +64,7 @@ public:
                       CaseEstimate &out) {
     auto host = sema::instantiate_program(program_, ast, spec, options_.target, diags_);
     if (!host) return "the program has errors";
-    auto data = shapes_of(*host->header, c);
+    auto data = make_shapes(program_, &check_, *host->header, c, {}, diags_);
     if (!data) return data.error();
     auto plan = make_plan(*host, *data, DeviceFacts::of(*options_.target), diags_.sources());
     if (!plan) return plan.error();
@@ -105,6 +107,7 @@ private:
   }
 
   sema::Program &program_;
+  const ast::Check &check_;
   const CompileOptions &options_;
   bool assembler_;
   Diagnostics &diags_;
@@ -130,7 +133,7 @@ std::vector<CaseEstimate> estimate_cases(sema::Program &program, const std::vect
         sema::InstanceSpec bound = spec->spec;
         for (const auto &[k, v] : overrides.params) bound.params[k] = v;
         bound.absent.insert(overrides.absent.begin(), overrides.absent.end());
-        Case one(program, options, assembler, own);
+        Case one(program, *check, options, assembler, own);
         e.problem =
             f->kind == ast::FunctionKind::Program ? one.program(*f, bound, *spec, e) : one.kernel(*f, bound, *spec, e);
       }

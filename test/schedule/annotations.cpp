@@ -58,7 +58,7 @@ public:
     typed_ = sema::instantiate(p, ast, case_->spec, loaded_.options.target, loaded_.diags);
     compiled_ = driver::compile_kernel(p, ast, case_->spec, loaded_.options, loaded_.diags);
     if (!compiled_) return;
-    auto data = driver::make_data(p, &check, *typed_, *case_, 1, loaded_.diags);
+    auto data = driver::make_data(p, &check, *typed_, *case_, {}, loaded_.diags);
     REQUIRE_MESSAGE(data.ok(), loaded_.diags.render_all());
     data_ = std::move(*data);
   }
