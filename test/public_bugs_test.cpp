@@ -1,0 +1,1 @@
+// What went wrong in public compilers of tile kernels, and must not here.
