@@ -85,6 +85,7 @@ verify f { (x, y) = f_ref(x, w);  case some: N = 11;  case one: N = 1; }
   std::string forced = text;
   forced.insert(forced.find("for i in"), "@pipeline(stages = 2) ");
   auto c = compiled(forced, "f", "sm_80");
+  CHECK(!ops_of(*c->kernel->function, ir::OpKind::RingFill).empty());
   for (const ir::Op *fill : ops_of(*c->kernel->function, ir::OpKind::RingFill))
     CHECK(c->kernel->function->params.at(1).name == fill->operand(0)->name);
 }

@@ -218,7 +218,8 @@ verify f {
 // 49: To keep a reduction inside of threads its tile was reshaped, which mixed up the dims that stay.
 TEST_CASE("a reduction keeps the order of the dims that it does not reduce") {
   const char *text = R"(
-kernel f(unused: tensor<i32>[N], x: tensor<f32>[4, 6, 64], y: out tensor<f32>[4, 6], z: out tensor<f32>[4, 64], w: out tensor<f32>[6, 64], a: out tensor<i32>[4, 6])
+kernel f(unused: tensor<i32>[N], x: tensor<f32>[4, 6, 64], y: out tensor<f32>[4, 6], z: out tensor<f32>[4, 64],
+         w: out tensor<f32>[6, 64], a: out tensor<i32>[4, 6])
     grid (1) warps 4
 {
     let t = load(x[:, :, :]);

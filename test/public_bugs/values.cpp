@@ -76,7 +76,13 @@ kernel f(x, w: tensor<f16>[N, 512], y: out tensor<f16>[N, 512]) grid (N) warps 2
     let i = program_id(0);
     store(y[i, :], load(x[i, :]) + load(w[i, :]));
 }
-verify f { y = x + w;  input x = 0.25 * f64(integers(-100, 100));  input w = 0.5 * f64(integers(-100, 100));  case some: N = 3;  tolerance y: exact; }
+verify f {
+    y = x + w;
+    input x = 0.25 * f64(integers(-100, 100));
+    input w = 0.5 * f64(integers(-100, 100));
+    case some: N = 3;
+    tolerance y: exact;
+}
 )";
   holds(text, "f", {"sm_80", "sm_120"}, 1);
   for (const char *target : kTargets) {
