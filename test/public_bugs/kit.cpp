@@ -1,5 +1,6 @@
 #include "public_bugs/kit.h"
 #include "lines.h"
+#include <fmt/ranges.h>
 
 namespace public_bugs {
 using namespace tkc;
@@ -65,7 +66,7 @@ std::string run_edited(const std::string &text, const std::string &kernel, const
     REQUIRE(spec);
     auto code = driver::compile_kernel(*program, *f, spec->spec, how, diags);
     REQUIRE_MESSAGE(code, diags.render_all());
-    auto data = driver::make_data(*program, check, *code->function, *spec, 1, diags);
+    auto data = driver::make_data(*program, check, *code->function, *spec, {}, diags);
     REQUIRE_MESSAGE(data, diags.render_all());
     driver::LaunchData want = *data;
     std::string printed;
@@ -127,12 +128,10 @@ std::vector<const ir::Op *> ops_of(const ir::Function &f, ir::OpKind kind) {
 
 std::vector<std::string> rings_of(const ir::Function &f) {
   std::vector<std::string> out;
-  for (const ir::Op *op : ops_of(f, ir::OpKind::RingAlloc)) {
-    std::string text = op->attrs.s("schedule");
-    size_t colon = text.find(':');
-    out.push_back(fmt::format("{} {}{}", op->attrs.i("stages"), op->attrs.s("transport"),
-                              colon == std::string::npos ? "" : text.substr(colon)));
-  }
+  for (const ir::Op *op : ops_of(f, ir::OpKind::RingAlloc))
+    if (op->attrs.has("tensors"))
+      out.push_back(fmt::format("{} {}: {}", op->attrs.i("stages"), op->attrs.s("transport"),
+                                fmt::join(op->attrs.get<std::vector<std::string>>("tensors"), " ")));
   return out;
 }
 

@@ -35,7 +35,7 @@ std::string without_all(std::string text, const std::string &instruction);
 // The entry of this name in a module.
 std::string entry_of(const std::string &ptx, const std::string &name);
 std::vector<const tkc::ir::Op *> ops_of(const tkc::ir::Function &f, tkc::ir::OpKind kind);
-// The rings of a kernel, as "stages transport: tensors".
+// The rings that the compiler has made, as "stages transport: tensors".
 std::vector<std::string> rings_of(const tkc::ir::Function &f);
 
 } // namespace public_bugs
