@@ -21,12 +21,16 @@ class Argument:
         self.mode, self.optional, self.dims = mode, optional, dims
 
 
+def _check_format(manifest):
+    if manifest.get("format") != "tkc-kernels" or manifest.get("version") != 1:
+        raise ValueError("this is no JSON of tkc that this loader knows")
+
+
 class Instance:
     """One JSON: every compile-time parameter has a value. Loaded on each device once."""
 
     def __init__(self, manifest, kernel):
-        if manifest.get("format") != "tkc-kernels" or manifest.get("version") != 1:
-            raise ValueError("this is no JSON of tkc that this loader knows")
+        _check_format(manifest)
         self.manifest = manifest
         found = [e for e in manifest.get("programs", []) + manifest["kernels"] if e["name"] == kernel]
         if not found:
@@ -433,6 +437,7 @@ def _source(file, kernel, arch, params, device):
 def _prebuilt(file, kernel, params, device):
     with open(file, encoding="utf-8") as f:
         manifest = json.load(f)
+    _check_format(manifest)
     if "text" not in manifest["ptx"]:
         with open(os.path.join(os.path.dirname(file), manifest["ptx"]["file"]), encoding="utf-8") as f:
             manifest["ptx"]["text"] = f.read()

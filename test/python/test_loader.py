@@ -256,7 +256,7 @@ class Kernels(Base):
         with tempfile.TemporaryDirectory() as folder:
             subprocess.run([compiler.binary(), "compile", sample("softmax"), "--arch", "sm_90", "-P", "N=64", "--emit", "ptx,json", "-o",
                             folder + "/"], check=True)
-            f = tkc.load(folder + "/softmax.json")
+            f = tkc.load(folder + "/softmax.json", "softmax")
             with count_compiles() as ran:
                 x = normal(3, 64)
                 self.assertEqual(f(x).values(), tkc.load(sample("softmax"))(x).values())
