@@ -197,9 +197,10 @@ void setup_ab(CLI::App &app, int &exit) {
   sub->get_option("--param")->description("compile-time parameter of both sides, NAME=VALUE");
   sub->get_option("--schedule")->description("of both sides, where --a or --b names none (compile --help says what)");
   sub->add_option("FILE_B", o->second_file, "the file of side b (default: the same)");
-  sub->add_option("--a", o->a,
-                  "side a: NAME=VALUE.., --maxnreg N, --stages N (slots of a ring at most; 1: loops run as they stand), "
-                  "--schedule FILE and --baseline unfused, as in 'BM=64 --schedule s.txt'");
+  sub->add_option(
+      "--a", o->a,
+      "side a: NAME=VALUE.., --maxnreg N, --stages N (slots of a ring at most; 1: loops run as they stand), "
+      "--schedule FILE and --baseline unfused, as in 'BM=64 --schedule s.txt'");
   sub->add_option("--b", o->b, "side b");
   sub->add_option("--case", o->only_case, "one case of the bench block (default: every case that both sides have)");
   sub->add_option("--rounds", o->rounds, "rounds, each a complete run of the convention per side (default 20)")
