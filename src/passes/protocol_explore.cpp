@@ -3,6 +3,7 @@
 #include "passes/protocol_state.h"
 #include "support/check.h"
 #include <algorithm>
+#include <cstring>
 #include <deque>
 #include <unordered_map>
 
@@ -31,9 +32,16 @@ struct Next {
 
 struct Hash {
   size_t operator()(const Cells &c) const {
+    // Four cells a step: each waits for the multiplication before.
     uint64_t h = 0x9e3779b97f4a7c15u;
-    for (int16_t v : c) h = (h ^ uint64_t(uint16_t(v))) * 0x100000001b3u;
-    return size_t(h ^ h >> 29);
+    auto mix = [&h](uint64_t word) { h = (h ^ word) * 0xff51afd7ed558ccdu, h ^= h >> 32; };
+    size_t i = 0;
+    for (uint64_t word; i + 4 <= c.size(); i += 4) {
+      std::memcpy(&word, &c[i], sizeof word);
+      mix(word);
+    }
+    for (; i < c.size(); i++) mix(uint64_t(uint16_t(c[i])));
+    return size_t(h);
   }
 };
 
