@@ -323,7 +323,7 @@ uint64_t allocate(emu::Memory &memory, const ir::Param &p, const LaunchData &dat
   a.readonly = p.mode == ir::ParamMode::In;
   a.track_uninitialised = unwritten || !dense;
   uint64_t address = memory.allocate(int64_t(t.bytes.size()), p.name, a);
-  if (uint8_t *host = memory.host(address)) std::memcpy(host, t.bytes.data(), t.bytes.size());
+  if (uint8_t *host = memory.host(address)) std::copy(t.bytes.begin(), t.bytes.end(), host);
   if (!unwritten && !dense)
     each_run(data.tensors[tensor], data.strides[tensor],
              [&](int64_t at, int64_t bytes) { memory.mark_written(address + uint64_t(at), bytes); });

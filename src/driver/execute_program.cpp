@@ -141,7 +141,7 @@ Status run_emu(const Plan &plan, const CompiledProgram &compiled, LaunchData &da
   emu::Memory memory;
   std::vector<uint64_t> params(header.params.size(), 0), temporaries;
   auto fill = [&](uint64_t address, const HostTensor &t) {
-    if (uint8_t *host = memory.host(address)) std::memcpy(host, t.bytes.data(), t.bytes.size());
+    if (uint8_t *host = memory.host(address)) std::copy(t.bytes.begin(), t.bytes.end(), host);
   };
   for (size_t i = 0; i < params.size(); i++) {
     const ir::Param &p = header.params[i];
