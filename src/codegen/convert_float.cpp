@@ -207,6 +207,11 @@ template <typename F> Regs each(const Regs &x, F &&f) {
   return out;
 }
 
+// Two fp8 values in an i16 as two f16.
+V fp8_pair_to_f16(llvm::IRBuilder<> &b, DType t, V pair) {
+  return t == DType::E4M3 ? nvvm::cvt_rn_f16x2_e4m3x2(b, pair) : nvvm::cvt_rn_f16x2_e5m2x2(b, pair);
+}
+
 bool pairs_in_hardware(const LowerCtx &c, DType t) {
   return (t == DType::E4M3 || t == DType::E5M2) && c.target.has(ir::kFp8);
 }
@@ -217,9 +222,6 @@ Regs widen(LowerCtx &c, DType t, const Regs &x) {
   llvm::IRBuilder<> &b = c.b;
   if (t == DType::F32 || t == DType::TF32 || t == DType::F64) return x;
   if (pairs_in_hardware(c, t)) {
-    auto half_pair = [&](V word) {
-      return t == DType::E4M3 ? nvvm::cvt_rn_f16x2_e4m3x2(b, word) : nvvm::cvt_rn_f16x2_e5m2x2(b, word);
-    };
     auto at = [&](V pair, uint64_t k) { return b.CreateFPExt(b.CreateExtractElement(pair, k), b.getFloatTy()); };
     Regs out(x.size());
     by_pairs(
@@ -227,11 +229,11 @@ Regs widen(LowerCtx &c, DType t, const Regs &x) {
         [&](size_t i) {
           V word =
               b.CreateOr(b.CreateZExt(x[i], b.getInt16Ty()), b.CreateShl(b.CreateZExt(x[i + 1], b.getInt16Ty()), 8));
-          V pair = half_pair(word);
+          V pair = fp8_pair_to_f16(b, t, word);
           out[i] = at(pair, 0);
           out[i + 1] = at(pair, 1);
         },
-        [&](size_t i) { out[i] = at(half_pair(b.CreateZExt(x[i], b.getInt16Ty())), 0); });
+        [&](size_t i) { out[i] = at(fp8_pair_to_f16(b, t, b.CreateZExt(x[i], b.getInt16Ty())), 0); });
     return out;
   }
   Conversion convert(c);
@@ -254,8 +256,7 @@ std::array<V, 2> fp8_word_to_f16(LowerCtx &c, DType t, V word) {
       continue;
     }
     V bytes = b.CreateTrunc(half ? b.CreateLShr(word, 16) : word, b.getInt16Ty());
-    out[half] = b.CreateBitCast(
-        t == DType::E4M3 ? nvvm::cvt_rn_f16x2_e4m3x2(b, bytes) : nvvm::cvt_rn_f16x2_e5m2x2(b, bytes), b.getInt32Ty());
+    out[half] = b.CreateBitCast(fp8_pair_to_f16(b, t, bytes), b.getInt32Ty());
   }
   return out;
 }

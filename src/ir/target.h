@@ -20,10 +20,10 @@ enum Feature : uint32_t {
   kHopper = kStmatrix | kTma | kCluster | kElect | kBf16Native,
   kWideGlobal = 256, // 32-byte global accesses
   kSetMaxNReg = 512,
+  kMixedFloat = 1024, // add, sub, fma of f32 with f16 and bf16 operands
   // Tensor cores multiply fp8. Elsewhere the assembler converts operands of mma to f16, which tkc does by itself:
   // ptxas 13.0 reads the upper half of an operand register that is zero from an unrelated constant.
   kFp8Mma = 2048,
-  kMixedFloat = 1024, // add, sub, fma of f32 with f16 and bf16 operands
 };
 
 struct Target {

@@ -405,7 +405,7 @@ std::optional<RegLayout> RegLayout::parse(std::string_view text, std::vector<int
       skip();
       uint32_t v = 0;
       auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
-      if (error != std::errc() || to.size() >= 31) return false;
+      if (error != std::errc() || to.size() == Basis::capacity) return false;
       text.remove_prefix(size_t(end - text.data()));
       to.push_back(v);
     } while (eat(","));

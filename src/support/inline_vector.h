@@ -4,7 +4,6 @@
 #include "support/check.h"
 #include <algorithm>
 #include <array>
-#include <compare>
 #include <initializer_list>
 #include <iterator>
 #include <span>
@@ -17,6 +16,7 @@ template <typename T, size_t N> class InlineVector {
   static_assert(std::is_trivially_copyable_v<T>);
 
 public:
+  static constexpr size_t capacity = N;
   using value_type = T;
   using iterator = T *;
   using const_iterator = const T *;
@@ -89,9 +89,6 @@ public:
 
   bool operator==(const InlineVector &other) const { return std::equal(begin(), end(), other.begin(), other.end()); }
   bool operator==(const std::vector<T> &other) const { return std::equal(begin(), end(), other.begin(), other.end()); }
-  auto operator<=>(const InlineVector &other) const {
-    return std::lexicographical_compare_three_way(begin(), end(), other.begin(), other.end());
-  }
 
 private:
   size_t size_ = 0;

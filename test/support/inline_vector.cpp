@@ -43,8 +43,5 @@ TEST_CASE("InlineVector holds what std::vector holds after any changes") {
       REQUIRE(copy.to_vector() == std::vector<int>{9, 9, 9});
     }
   }
-  InlineVector<int, 3> a{1, 2}, b{1, 2, 0}, c{1, 3};
-  CHECK(a < b);
-  CHECK(b < c);
-  CHECK(a != b);
+  CHECK(InlineVector<int, 3>{1, 2} != InlineVector<int, 3>{1, 2, 0});
 }
