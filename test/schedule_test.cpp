@@ -187,6 +187,46 @@ TEST_CASE("loops of one name on one line, and loops of another file, have names 
   CHECK(parse_loop_plan(other.statements()).name() == "i at a b/x.tk:7 (3)");
 }
 
+TEST_CASE("a plan for a kernel is one for its instances, whatever its name") {
+  CHECK(plans_for("chain", "chain"));
+  CHECK(plans_for("chain", "chain__BV_32"));
+  CHECK_FALSE(plans_for("chain", "chains"));
+  CHECK_FALSE(plans_for("chain__BV_32", "chain"));
+  CHECK(plans_for("soft__long", "soft__long__N_4"));
+}
+
+TEST_CASE("an option's limit of slots is not the proof's fault, and tried once") {
+  Loaded l(product(kLoop), "sm_90");
+  l.options.passes.most_stages = 1;
+  CHECK(*l.schedule().kernels.at(0).loops.at(0).synchronous.value == "loops without slots were asked for");
+  Loaded two(product(kLoop), "sm_90");
+  two.options.passes.most_stages = 2;
+  CHECK(two.schedule().kernels.at(0).loops.at(0).fewer == "at most 2 were asked for");
+  two.options.passes.proof_states = 1;
+  std::vector<driver::Phase> phases;
+  for (const auto &k : driver::instances_of(*two.program, two.program->entries(), {}, two.options.target, two.diags))
+    CHECK(driver::lower_kernel(*two.program, *k.ast, k.spec, two.options, two.diags, phases));
+  auto proofs =
+      std::count_if(phases.begin(), phases.end(), [](const auto &p) { return p.name == "pass prove_protocol"; });
+  CHECK(proofs == 2); // with two slots, and without
+}
+
+TEST_CASE("a loop without loads of tiles has an estimate of its own, also beside a pipelined one of its name") {
+  Loaded l(product(kLoop + " for k in 0 : K { acc = acc * 0.5; }"), "sm_90");
+  l.schedule();
+  REQUIRE(l.functions.size() == 1);
+  auto k = driver::instances_of(*l.program, l.program->entries(), {}, l.options.target, l.diags).at(0);
+  auto r = driver::report_kernel(*l.program, k, *l.functions[0], l.options, false, l.diags);
+  REQUIRE_MESSAGE(r, l.diags.render_all());
+  REQUIRE(r->loops.size() == 1);
+  CHECK(r->loops[0].estimate.planned);
+  CHECK(r->loops[0].estimate.items > 0);
+  auto plain = std::find_if(r->bodies.begin(), r->bodies.end(), [](const auto &b) { return b.loop == "k at 3"; });
+  REQUIRE(plain != r->bodies.end());
+  CHECK_FALSE(plain->planned);
+  CHECK(plain->cycles() != r->loops[0].estimate.cycles());
+}
+
 TEST_CASE("a schedule that the proof gives up on: fewer slots, then none, and the reason is said") {
   auto compile = [](int64_t most_stages, int64_t states) {
     auto l = std::make_unique<Loaded>(product(kLoop), "sm_90");

@@ -3,12 +3,14 @@ dtype after every op."""
 import math
 import struct
 
+from .expressions import NoValue
+
 
 def _rounded(dtype, x):
-    if dtype == "f64":
-        return x
-    if dtype != "f32":
+    if dtype in ("f16", "bf16"):
         raise ValueError(f"numbers of type {dtype} are unknown to this loader")
+    if dtype != "f32":  # f64, or an integer or a condition, which are whole
+        return x
     try:
         return struct.unpack("f", struct.pack("f", x))[0]
     except OverflowError:
@@ -48,17 +50,29 @@ _OPS = {
     "<=": lambda a, b: float(a <= b), ">": lambda a, b: float(a > b), ">=": lambda a, b: float(a >= b),
     "&&": lambda a, b: float(a != 0 and b != 0), "||": lambda a, b: float(a != 0 or b != 0),
 }
-_FLOATS = ("f64", "f32")
 
 
 def _apply(op, dtype, x):
-    x = _guarded(_OPS[op])(*x)
-    return _rounded(dtype, x) if dtype in _FLOATS else x
+    return _rounded(dtype, _guarded(_OPS[op])(*x))
+
+
+class _Missing:
+    """A side of a choice that has no number: an error only if it is chosen."""
+
+    def __init__(self, error):
+        self.error = error
+
+
+def _side(n, integer):
+    try:
+        return settled(n, integer)
+    except (NoValue, ValueError, ArithmeticError) as e:
+        return _Missing(e)
 
 
 def settled(n, integer):
-    """With integers and constants evaluated: a number; or, where a scalar is in it, (tree, names of scalars), of which
-    evaluate() makes a number at every call. `integer` evaluates an expression."""
+    """With integers and constants evaluated: a number; or, where a scalar is in it, a tuple, of which evaluate() makes a
+    number at every call. `integer` evaluates an expression."""
     if isinstance(n, (int, float)):
         return float(n)
     if isinstance(n, dict):
@@ -71,7 +85,7 @@ def settled(n, integer):
         if not isinstance(cond, tuple):
             side = settled(n[3 if cond else 4], integer)
             return side if isinstance(side, tuple) else _rounded(dtype, side)
-        return ((op, dtype, cond, settled(n[3], integer), settled(n[4], integer)),)
+        return ((op, dtype, cond, _side(n[3], integer), _side(n[4], integer)),)
     args = [settled(a, integer) for a in n[2:]]
     if any(isinstance(a, tuple) for a in args):
         return ((op, dtype, *args),)
@@ -80,12 +94,13 @@ def settled(n, integer):
 
 def evaluate(v, scalar):
     """The number of what settled() gave; `scalar` gives that of a name."""
+    if isinstance(v, _Missing):
+        raise v.error
     if not isinstance(v, tuple):
         return v
     if isinstance(v[0], str):
         return float(scalar(v[0]))
     op, dtype, *args = v[0]
     if op == "?":
-        side = evaluate(args[1] if evaluate(args[0], scalar) else args[2], scalar)
-        return _rounded(dtype, side)
+        return _rounded(dtype, evaluate(args[1] if evaluate(args[0], scalar) else args[2], scalar))
     return _apply(op, dtype, [evaluate(a, scalar) for a in args])

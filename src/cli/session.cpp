@@ -162,7 +162,8 @@ bool Session::read_schedule(const std::string &path, std::shared_ptr<const passe
   for (const auto &[name, f] : program->root().functions) add(program->scope_of(*f.first));
   if (read)
     for (const passes::KernelPlan &k : read->kernels) {
-      if (names.count(k.kernel.substr(0, k.kernel.find("__")))) continue; // of an instance: chain__BV_32
+      if (std::any_of(names.begin(), names.end(), [&](const auto &n) { return passes::plans_for(n, k.kernel); }))
+        continue;
       std::string near = nearest_name(k.kernel, {names.begin(), names.end()});
       diags.report(k.loc, DiagKind::unknown_kernel, k.kernel, near.empty() ? "" : "; did you mean `" + near + "`?");
     }

@@ -16,11 +16,13 @@ Result<Variant> parse_variant(std::string_view text) {
       return true;
     };
     std::string value;
+    auto positive = [&](int64_t &number) {
+      auto r = std::from_chars(value.data(), value.data() + value.size(), number);
+      return r.ec == std::errc() && r.ptr == value.data() + value.size() && number > 0;
+    };
     if (option("--maxnreg", value)) {
       if (value.empty()) return failure("`{}`: --maxnreg needs a number", text);
-      auto r = std::from_chars(value.data(), value.data() + value.size(), out.max_registers);
-      if (r.ec != std::errc() || r.ptr != value.data() + value.size() || out.max_registers < 1)
-        return failure("`{}`: `{}` is no number of registers", text, value);
+      if (!positive(out.max_registers)) return failure("`{}`: `{}` is no number of registers", text, value);
       continue;
     }
     if (word == "--baseline" || word == "--baseline=unfused") {
@@ -29,12 +31,8 @@ Result<Variant> parse_variant(std::string_view text) {
       out.unfused = true;
       continue;
     }
-    if (word == "--stages" || word.starts_with("--stages=")) {
-      std::string value = word.size() > 8 ? word.substr(9) : "";
-      if (value.empty()) words >> value;
-      auto r = std::from_chars(value.data(), value.data() + value.size(), out.stages);
-      if (value.empty() || r.ec != std::errc() || r.ptr != value.data() + value.size() || out.stages < 1)
-        return failure("`{}`: --stages needs a number of slots, 1 for none", text);
+    if (option("--stages", value)) {
+      if (!positive(out.stages)) return failure("`{}`: --stages needs a number of slots, 1 for none", text);
       continue;
     }
     if (option("--schedule", out.schedule)) {

@@ -147,7 +147,7 @@ std::string c_computed(const sema::NumberExpr &e) {
     case Number::Const: return c_number(DType::F64, e.value);
     case Number::Scalar: return "(double)" + c_parameter(e.name);
     case Number::Integer: return fmt::format("(double)({})", c_expression(e.integer));
-    case Number::Neg: return fmt::format("(-{})", x[0]);
+    case Number::Neg: return fmt::format("(-({}))", x[0]);
     case Number::Not: return fmt::format("(double)({} == 0)", x[0]);
     case Number::Abs: return call("fabs");
     case Number::Exp: return call("exp");

@@ -77,8 +77,7 @@ static std::unique_ptr<ir::Function> lower_once(const MakeTyped &make, const Com
   TKC_CHECK(outcome != Outcome::broken, "{}", manager.problem());
   if (outcome != Outcome::ok || diags.has_errors()) return nullptr;
   if (const passes::Schedule *forced = options.stop_after.empty() ? options.passes.schedule.get() : nullptr)
-    if (const passes::KernelPlan *k = forced->find(f->name, target.name))
-      passes::check_forced(*f, *k, target.name, diags);
+    if (const passes::KernelPlan *k = forced->find(f->name, target.name)) passes::check_forced(*f, *k, diags);
   if (diags.has_errors()) return nullptr;
   if (options.after_passes) options.after_passes();
   return f;
@@ -89,7 +88,9 @@ static std::unique_ptr<ir::Function> lower(const MakeTyped &make, const CompileO
   // What cannot be proven is the schedule's fault, not the user's: it gets fewer slots, then none.
   CompileOptions attempt = options;
   for (int64_t most_stages : {passes::PassOptions::kManyStages, int64_t(2), int64_t(0)}) {
-    attempt.passes.most_stages = std::min(most_stages, options.passes.most_stages);
+    int64_t most = std::min(most_stages, options.passes.most_stages);
+    if (!attempt.passes.unproven.empty() && most == attempt.passes.most_stages) continue; // the same once more
+    attempt.passes.most_stages = most;
     Diagnostics found(diags.sources());
     std::string unproven;
     auto f = lower_once(make, attempt, name, found, phases, unproven);

@@ -235,7 +235,9 @@ double makespan(const std::vector<double> &cycles, int64_t blocks, int64_t place
 
 } // namespace
 
-double BodyEstimate::cycles() const { return std::max({in_order + memory, items, work.recurrence, work.shared, work.global}); }
+double BodyEstimate::cycles() const {
+  return std::max({in_order + memory, items, work.recurrence, work.shared, work.global});
+}
 
 double BodyEstimate::slot_limit(int64_t stages, bool producer) const {
   double copy = copy_latency + copy_cycles;
@@ -258,6 +260,7 @@ std::optional<KernelModel> model_kernel(sema::Program &program, const KernelInst
   std::vector<Phase> phases;
   CompileOptions before = options;
   before.stop_after = "annotate_accesses";
+  before.passes.dump_dir.clear(); // that of the compilation
   KernelModel out;
   out.typed = lower_kernel(program, *kernel.ast, kernel.spec, before, diags, phases, kernel.name);
   if (!out.typed) return std::nullopt;
@@ -291,6 +294,7 @@ std::optional<KernelModel> model_kernel(sema::Program &program, const KernelInst
       auto it = loop ? plans.find(loop) : plans.end();
       const passes::LoopPlan *l = it == plans.end() ? nullptr : &it->second;
       bool ring = l && !l->synchronous.value;
+      e.planned = l;
       if (l) e.loop = l->name();
       if (!l && loop && loop->kind == OpKind::For) // without loads of tiles: named alike
         e.loop =
@@ -315,6 +319,15 @@ std::optional<KernelModel> model_kernel(sema::Program &program, const KernelInst
   return out;
 }
 
+SmLimits sm_limits(const ir::Target &t) {
+  SmLimits sm;
+  sm.threads = ir::residency(t).threads;
+  sm.blocks = ir::residency(t).blocks;
+  sm.shared = t.shared_per_sm;
+  sm.shared_per_block = t.shared_per_block;
+  return sm;
+}
+
 TimeEstimate estimate_time(const KernelModel &model, const LaunchData &data, const std::vector<int64_t> &grid,
                            int64_t registers) {
   const ir::Function &f = *model.typed;
@@ -322,11 +335,7 @@ TimeEstimate estimate_time(const KernelModel &model, const LaunchData &data, con
   out.blocks = 1;
   for (int64_t n : grid) out.blocks *= n;
   if (out.blocks == 0) return out;
-  SmLimits sm;
-  sm.threads = ir::residency(*model.target).threads;
-  sm.blocks = ir::residency(*model.target).blocks;
-  sm.shared = model.target->shared_per_sm;
-  sm.shared_per_block = model.target->shared_per_block;
+  SmLimits sm = sm_limits(*model.target);
   int64_t sms = model.part->sms;
   out.blocks_per_sm = std::max<int64_t>(1, blocks_per_sm(sm, registers, model.warps * 32, model.shared_bytes));
   int64_t held = std::min(out.blocks_per_sm, (out.blocks + sms - 1) / sms);
@@ -337,7 +346,8 @@ TimeEstimate estimate_time(const KernelModel &model, const LaunchData &data, con
   Scalars scalars(f, data, grid);
   Traffic traffic;
   std::vector<double> cycles;
-  std::map<std::string, double> of_loop, trips; // cycles and iterations by loop, over all samples
+  // Cycles and iterations of the bodies of loops, over all samples.
+  std::vector<double> of_body(model.bodies.size()), trips(model.bodies.size());
   BlockCost sum;
   int64_t samples = std::min(kSamples, out.blocks);
   for (int64_t i = 0; i < samples; i++) {
@@ -351,13 +361,14 @@ TimeEstimate estimate_time(const KernelModel &model, const LaunchData &data, con
     scalars.at(std::move(ids));
     std::map<const Block *, double> times = Executions(scalars).of_block(f);
     std::map<std::string, BlockCost> roles;
-    for (const BodyEstimate &e : model.bodies) {
+    for (size_t b = 0; b < model.bodies.size(); b++) {
+      const BodyEstimate &e = model.bodies[b];
       double n = times[e.body], warps = double(e.warps);
       // The model counts whole warps of a sub-core; blocks of fewer fill up each other's.
       double part = warps / 4 / std::ceil(warps / 4);
       roles[e.role] +=
           {n * e.cycles(), n * e.work.issue * part, n * e.work.tensor * part, n * e.work.shared, n * e.work.global};
-      if (!e.loop.empty()) of_loop[e.loop] += n * e.cycles(), trips[e.loop] += n;
+      if (!e.loop.empty()) of_body[b] += n * e.cycles(), trips[b] += n;
     }
     BlockCost block;
     for (const auto &[name, cost] : roles) {
@@ -374,10 +385,8 @@ TimeEstimate estimate_time(const KernelModel &model, const LaunchData &data, con
   double hz = double(model.part->clock_mhz) * 1e6, average = 0;
   for (double c : cycles) average += c / n;
   out.block_seconds = average / hz;
-  const std::pair<const std::string, double> *longest = nullptr;
-  for (const auto &l : of_loop)
-    if (!longest || l.second > longest->second) longest = &l;
-  if (longest) out.trips = trips[longest->first] / n;
+  auto longest = std::max_element(of_body.begin(), of_body.end());
+  if (longest != of_body.end()) out.trips = trips[size_t(longest - of_body.begin())] / n;
 
   double bytes = 0;
   for (const auto *map : {&traffic.read, &traffic.written})

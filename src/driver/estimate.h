@@ -10,6 +10,7 @@
 #include "driver/execute.h"
 #include "passes/layout_choice.h"
 #include "passes/schedule.h"
+#include "runtime/occupancy.h"
 
 namespace tkc::driver {
 
@@ -31,7 +32,8 @@ struct BodyEstimate {
   double in_order = 0;                      // with the barrier of a ring without a producer
   double memory = 0;                        // latencies of loads that no ring carries
   double copy_latency = 0, copy_cycles = 0; // of an item of its ring, and of its bytes
-  double items = 0; // by the slots of the ring: an item's latency and bytes over those that can be in flight
+  double items = 0;     // by the slots of the ring: an item's latency and bytes over those that can be in flight
+  bool planned = false; // the loop has loads of tiles, and a LoopPlan of this name
   double cycles() const;
   std::string bound() const; // which of these `cycles` is
   // A producer fills a slot as soon as its reader has left it; without one an iteration issues the copies of the item
@@ -51,6 +53,8 @@ struct KernelModel {
 std::optional<KernelModel> model_kernel(sema::Program &program, const KernelInstance &kernel,
                                         const ir::Function &compiled, const CompileOptions &options,
                                         Diagnostics &diags);
+
+SmLimits sm_limits(const ir::Target &t);
 
 struct TimeEstimate {
   double seconds = 0;

@@ -120,6 +120,8 @@ std::vector<CaseEstimate> estimate_cases(sema::Program &program, const std::vect
                                          const sema::InstanceSpec &overrides, const CompileOptions &options,
                                          bool assembler, Diagnostics &diags) {
   std::vector<CaseEstimate> out;
+  CompileOptions quiet = options;
+  quiet.passes.dump_dir.clear(); // that of the compilation
   for (const ast::Function *f : entries) {
     const ast::Check *check = program.check_for(f->name.text, true);
     if (!check) continue;
@@ -133,7 +135,7 @@ std::vector<CaseEstimate> estimate_cases(sema::Program &program, const std::vect
         sema::InstanceSpec bound = spec->spec;
         for (const auto &[k, v] : overrides.params) bound.params[k] = v;
         bound.absent.insert(overrides.absent.begin(), overrides.absent.end());
-        Case one(program, *check, options, assembler, own);
+        Case one(program, *check, quiet, assembler, own);
         e.problem =
             f->kind == ast::FunctionKind::Program ? one.program(*f, bound, *spec, e) : one.kernel(*f, bound, *spec, e);
       }

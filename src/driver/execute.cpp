@@ -76,12 +76,14 @@ const HostTensor &in_memory(const LaunchData &data, size_t tensor, HostTensor &r
 
 Status take_back(HostTensor memory, const ir::Param &param, LaunchData &data, size_t tensor) {
   HostTensor &to = data.tensors[tensor];
-  HostTensor from = to;
-  if (is_dense(data, tensor))
-    from.bytes = std::move(memory.bytes);
-  else
-    TKC_TRY(from_memory(memory, data.strides[tensor], param.name, from));
-  if (param.mode != ir::ParamMode::In) to = std::move(from);
+  bool out = param.mode != ir::ParamMode::In;
+  if (is_dense(data, tensor)) {
+    if (out) to.bytes = std::move(memory.bytes);
+    return {};
+  }
+  HostTensor from = to; // also of an input: what lies between its elements is looked at
+  TKC_TRY(from_memory(memory, data.strides[tensor], param.name, from));
+  if (out) to = std::move(from);
   return {};
 }
 

@@ -21,7 +21,7 @@ std::optional<Instance> make_unfused(sema::Program &program, const ast::Function
   auto out = make_instance(program, ast, spec, &target, diags);
   if (!out) return std::nullopt;
   if (!out->program) out->program = program_of(ast, spec, out->function);
-  out->program = unfused(program, *out->program, target, diags, out->remarks);
+  out->program = unfused(*out->program, target, diags, out->remarks);
   out->function = out->program->header;
   return diags.has_errors() ? std::nullopt : std::move(out);
 }

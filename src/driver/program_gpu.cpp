@@ -28,8 +28,8 @@ Result<PreparedProgram> PreparedProgram::create(const Plan &plan, const Compiled
     how.grid[0] = l.blocks();
     how.block[0] = abi.threads;
     how.dynamic_shared = abi.shared_bytes;
-    auto same_step = [&](const PlanLaunch &o) { return o.step == l.step; };
-    how.beside_others = std::count_if(plan.launches.begin(), plan.launches.end(), same_step) > 1;
+    auto same_step = [&](size_t other) { return other < plan.launches.size() && plan.launches[other].step == l.step; };
+    how.beside_others = same_step(n - 1) || same_step(n + 1); // launches of a step stand together
     Params params = Params::from_blob(blob->bytes, blob->offsets);
     if (stamps) params.add(stamps + uint64_t(n) * uint64_t(kStampBytes));
     auto prepared = PreparedLaunch::create(*kernel, how, std::move(params));

@@ -76,7 +76,7 @@ public:
       LoopReport r;
       r.plan = passes::parse_loop_plan(op->attrs.get<std::vector<std::string>>("schedule"));
       for (const BodyEstimate &e : model.bodies)
-        if (e.loop == r.plan.name()) r.estimate = e;
+        if (e.planned && e.loop == r.plan.name()) r.estimate = e;
       for (const Op *o : op->regions[0]->ops) {
         r.waits += o->kind == OpKind::RingWait;
         r.fences += o->kind == OpKind::ProxyFence;
@@ -191,11 +191,7 @@ private:
 std::string resource_lines(const std::vector<const ir::Function *> &functions, const codegen::EmitResult &code,
                            const Result<Assembled> &assembled, const ir::Target &t) {
   std::string out;
-  SmLimits sm;
-  sm.threads = ir::residency(t).threads;
-  sm.blocks = ir::residency(t).blocks;
-  sm.shared = t.shared_per_sm;
-  sm.shared_per_block = t.shared_per_block;
+  SmLimits sm = sm_limits(t);
   auto figure = [](int64_t n) { return n < 0 ? std::string("?") : std::to_string(n); };
   for (size_t i = 0; i < code.abis.size(); i++) {
     const codegen::KernelAbi &abi = code.abis[i];
@@ -225,11 +221,8 @@ std::optional<KernelReport> report_kernel(sema::Program &program, const KernelIn
   out.part = model->part->name;
   out.tables = {r.products(), r.conversions(), r.ring_reads(), r.shared_memory()};
   out.loops = r.loops(*model);
-  for (const BodyEstimate &e : model->bodies) {
-    bool known = std::any_of(out.loops.begin(), out.loops.end(),
-                             [&](const LoopReport &l) { return !e.loop.empty() && l.plan.name() == e.loop; });
-    if (!known && e.cycles() > 0) out.bodies.push_back(e);
-  }
+  for (const BodyEstimate &e : model->bodies)
+    if (!e.planned && e.cycles() > 0) out.bodies.push_back(e);
   for (BodyEstimate &e : out.bodies) e.body = nullptr; // which ends with the model
   for (LoopReport &l : out.loops) l.estimate.body = nullptr;
   if (assembler) {

@@ -1,4 +1,5 @@
 #include "driver/strided.h"
+#include "ops/boxes.h"
 #include "runtime/compare.h"
 #include "support/diagnostics.h"
 #include <algorithm>
@@ -6,11 +7,7 @@
 
 namespace tkc::driver {
 
-std::vector<int64_t> dense_strides(const std::vector<int64_t> &shape) {
-  std::vector<int64_t> out(shape.size(), 1);
-  for (size_t d = out.size(); d-- > 1;) out[d - 1] = out[d] * shape[d];
-  return out;
-}
+std::vector<int64_t> dense_strides(const std::vector<int64_t> &shape) { return ops::row_major(shape); }
 
 int64_t memory_elements(const std::vector<int64_t> &shape, const std::vector<int64_t> &strides) {
   int64_t last = 0;

@@ -1,7 +1,6 @@
 #include "driver/unfuse_program.h"
 #include "ir/clone.h"
 #include "passes/unfuse.h"
-#include "sema/instance.h"
 
 namespace tkc::driver {
 
@@ -44,7 +43,7 @@ namespace {
 
 class Rewriter {
 public:
-  Rewriter(sema::Program &program, const sema::HostProgram &from, const ir::Target &target, Diagnostics &diags,
+  Rewriter(const sema::HostProgram &from, const ir::Target &target, Diagnostics &diags,
            std::vector<std::string> &remarks)
       : from_(from), out_(std::make_unique<sema::HostProgram>()) {
     out_->ast = from.ast;
@@ -52,10 +51,9 @@ public:
     out_->allocs = from.allocs;
     for (const sema::ProgramKernel &k : from.kernels) {
       Split s;
-      std::string why = "it has errors";
+      std::string why;
       s.first_kernel = out_->kernels.size();
-      if (auto f = sema::instantiate(program, *k.ast, k.spec, &target, diags))
-        s.parts = passes::unfuse(*f, target, diags, why);
+      s.parts = passes::unfuse(*ir::clone(*k.typed), target, diags, why);
       if (s.parts) {
         for (const auto &g : s.parts->kernels)
           out_->kernels.push_back({k.ast, k.spec, fmt::format("{}_{}", k.name, g->name), g, true});
@@ -190,10 +188,9 @@ private:
 
 } // namespace
 
-std::unique_ptr<sema::HostProgram> unfused(sema::Program &program, const sema::HostProgram &host,
-                                           const ir::Target &target, Diagnostics &diags,
+std::unique_ptr<sema::HostProgram> unfused(const sema::HostProgram &host, const ir::Target &target, Diagnostics &diags,
                                            std::vector<std::string> &remarks) {
-  return Rewriter(program, host, target, diags, remarks).run();
+  return Rewriter(host, target, diags, remarks).run();
 }
 
 } // namespace tkc::driver

@@ -11,8 +11,7 @@ std::unique_ptr<sema::HostProgram> program_of(const ast::Function &kernel, const
                                               std::shared_ptr<ir::Function> function);
 // Kernels that cannot be split stay as they are. `remarks`: what stayed together, and why. Launches of a `parallel`
 // block follow one another.
-std::unique_ptr<sema::HostProgram> unfused(sema::Program &program, const sema::HostProgram &host,
-                                           const ir::Target &target, Diagnostics &diags,
+std::unique_ptr<sema::HostProgram> unfused(const sema::HostProgram &host, const ir::Target &target, Diagnostics &diags,
                                            std::vector<std::string> &remarks);
 
 } // namespace tkc::driver

@@ -130,8 +130,8 @@ std::map<const Op *, const LoopPlan *> force_schedule(ir::Function &f, const Ker
   return out;
 }
 
-void check_forced(const ir::Function &f, const KernelPlan &k, const std::string &target, Diagnostics &diags) {
-  KernelPlan have = schedule_of(f, target);
+void check_forced(const ir::Function &f, const KernelPlan &k, Diagnostics &diags) {
+  KernelPlan have = schedule_of(f, k.target);
   auto wrong = [&](SourceLoc loc, const std::string &text) {
     diags.report(loc, DiagKind::forced_pipeline, k.kernel, text);
   };

@@ -76,6 +76,9 @@ struct KernelPlan {
   std::string to_string() const;
 };
 
+// Whether a plan for `planned` is one for a kernel: it is its name, or that of which it is an instance, NAME__N_64.
+bool plans_for(const std::string &planned, const std::string &kernel);
+
 struct Schedule {
   std::vector<KernelPlan> kernels;
   std::string to_string() const;
@@ -108,6 +111,6 @@ KernelPlan schedule_of(const ir::Function &f, const std::string &target);
 // of the source. The result says which loop has which plan. Unknown loops and loads are errors.
 std::map<const ir::Op *, const LoopPlan *> force_schedule(ir::Function &f, const KernelPlan &k, Diagnostics &diags);
 // Reports every statement that does not hold of the compiled function.
-void check_forced(const ir::Function &f, const KernelPlan &k, const std::string &target, Diagnostics &diags);
+void check_forced(const ir::Function &f, const KernelPlan &k, Diagnostics &diags);
 
 } // namespace tkc::passes

@@ -168,7 +168,8 @@ private:
       problem(*op, "", s.fields.empty() ? "no load of it can run ahead" + left(s) : s.synchronous);
     if (s.synchronous.empty() && op->attrs.has("@no_pipeline")) s.synchronous = "@no_pipeline";
     if (s.synchronous.empty() && most_stages_ < 2 && !wishes(*op))
-      s.synchronous = "no ring for it could be proven safe" + (unproven_.empty() ? "" : ": " + unproven_);
+      s.synchronous = unproven_.empty() ? "loops without slots were asked for"
+                                        : "no ring for it could be proven safe: " + unproven_;
     if (!s.synchronous.empty()) {
       if (loads) out_.synchronous.push_back(std::move(s));
       return;
@@ -260,7 +261,8 @@ private:
             (s.stages - 1) * s.stage_bytes * blocks(bytes(fitting)) >= kInFlight)
           continue;
         if (s.stages >= most_stages_) {
-          s.fewer = "more could not be proven safe" + (unproven_.empty() ? "" : ": " + unproven_);
+          s.fewer = unproven_.empty() ? fmt::format("at most {} were asked for", most_stages_)
+                                      : "more could not be proven safe: " + unproven_;
           continue;
         }
         s.stages++;
@@ -297,7 +299,7 @@ private:
     for (const LoopSchedule &s : loops) {
       auto [begin, end] = order_.of(s.loop);
       if (out_.producer_warps) begin = 0, end = order_.end();
-      all.push_back({s.loop, s.slot_bytes(), std::max<int64_t>(128, alignment_), begin, end, 0,
+      all.push_back({s.loop, s.slot_bytes(), alignment_, begin, end, 0,
                      s.by_tma() ? SharedBuffer::Kind::TmaRing : SharedBuffer::Kind::Ring});
       if (s.mbarriers()) all.push_back({s.loop, 16 * s.stages, 16, 0, order_.end(), 0, SharedBuffer::Kind::Barriers});
     }
@@ -356,7 +358,7 @@ private:
   ir::Uses uses_;
   ProgramOrder order_;
   std::vector<SharedBuffer> buffers_; // of the synchronous kernel
-  int64_t alignment_ = 16;            // of slots
+  int64_t alignment_ = 128;           // of slots, at least
   FunctionSchedule out_;
 };
 

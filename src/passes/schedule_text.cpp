@@ -338,12 +338,16 @@ std::string Schedule::to_string() const {
   return out;
 }
 
+bool plans_for(const std::string &planned, const std::string &kernel) {
+  return kernel == planned || kernel.starts_with(planned + "__");
+}
+
 const KernelPlan *Schedule::find(const std::string &kernel, const std::string &target) const {
   const KernelPlan *found = nullptr;
   int best = -1;
   for (const KernelPlan &k : kernels) {
     bool exact = k.kernel == kernel;
-    if ((!exact && !kernel.starts_with(k.kernel + "__")) || (!k.target.empty() && k.target != target)) continue;
+    if (!plans_for(k.kernel, kernel) || (!k.target.empty() && k.target != target)) continue;
     int fit = 2 * !k.target.empty() + exact;
     if (fit > best) best = fit, found = &k;
   }

@@ -255,20 +255,11 @@ private:
         const Value *v = yield->operands[k];
         if (!v->op || v->op->block != r || plan_.mixed(*v->op) || plan_.free(*v->op) || plan_.tile.count(v)) continue;
         size_t tile = plan_.tile.at(op.results[k]), at = size_t(ir::position(v->op));
-        plan_.tile[v] = tile; // before the question: a later read of v itself is no read of the old contents
-        bool old = op.kind == OpKind::For && reads_old(*r, at + 1, *v, op.regions[0]->args[k + 1]);
-        if (old) plan_.tile.erase(v);
+        bool old = op.kind == OpKind::For && reads_after(*r, at + 1, tile, v->op);
+        if (!old) plan_.tile[v] = tile;
       }
       place(*r);
     }
-  }
-  // Whether `arg` is read after the op that makes v.
-  bool reads_old(const Block &b, size_t from, const Value &v, const Value *arg) {
-    size_t tile = plan_.tile.at(arg);
-    plan_.tile.erase(&v);
-    bool out = reads_after(b, from, tile, v.op);
-    plan_.tile[&v] = tile;
-    return out;
   }
 
   // Stores of an op's result in its own launch: behind the op in the same block, of it by views and casts, at places

@@ -122,8 +122,10 @@ std::optional<NumberExpr> ProgramInstance::number_of(const ir::Value *v) const {
   bool branch = op.kind == OpKind::If;
   if (branch) from = {op.operand(0), side(v, 0), side(v, 1)};
   auto what = branch ? std::optional(NumberExpr::Op::Where) : number_op(op.kind);
-  bool to_integer = op.kind == OpKind::Cast && !is_float(out.dtype);
-  if (!what || to_integer) return std::nullopt;
+  // Integers are what size_of makes of them; in f64 they would neither wrap nor divide as they do. One that is chosen
+  // is whole.
+  bool integer = !is_float(out.dtype) && !is_bool(out.dtype);
+  if (!what || (integer && what != NumberExpr::Op::Where)) return std::nullopt;
   out.op = *what;
   for (const ir::Value *x : from) {
     auto arg = number_of(x);

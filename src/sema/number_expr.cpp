@@ -76,13 +76,21 @@ std::optional<double> NumberExpr::eval(const std::function<std::optional<double>
     return n ? std::optional(double(*n)) : std::nullopt;
   }
   std::vector<double> x;
-  for (const NumberExpr &a : args) {
-    if (op == Op::Where && x.size() == 1 && (x[0] != 0) != (&a == &args[1])) continue; // only the side that counts
-    auto v = a.eval(scalar, size);
+  double out = 0;
+  if (op == Op::Where) { // only the side that counts
+    auto condition = args[0].eval(scalar, size);
+    if (!condition) return std::nullopt;
+    auto v = args[*condition != 0 ? 1 : 2].eval(scalar, size);
     if (!v) return std::nullopt;
-    x.push_back(*v);
+    out = *v;
+  } else {
+    for (const NumberExpr &a : args) {
+      auto v = a.eval(scalar, size);
+      if (!v) return std::nullopt;
+      x.push_back(*v);
+    }
+    out = compute(op, x);
   }
-  double out = op == Op::Where ? x[1] : compute(op, x);
   return is_float(dtype) ? round_to(dtype, out) : out;
 }
 

@@ -2,6 +2,7 @@
 #include "runtime/fake_driver.h" // first: it opens a namespace whose names others declare as well
 
 #include "driver/bench.h"
+#include "driver/c_header_text.h"
 #include "driver/manifest.h"
 #include "driver/program_gpu.h"
 #include "ir/target.h"
@@ -52,6 +53,22 @@ struct Planned {
     auto p = plan(n);
     REQUIRE_FALSE(p.ok());
     return p.error();
+  }
+};
+
+// A fake GPU of sm_90, opened, and options that run on it.
+struct FakeDevice {
+  test::FakeGpu gpu;
+  cu::Api api = test::fake_api(gpu);
+  std::unique_ptr<Device> device;
+  VerifyOptions o;
+  FakeDevice() {
+    auto opened = Device::open(0, &api);
+    REQUIRE(opened.ok());
+    device = std::move(*opened);
+    o.executor = Executor::Gpu;
+    o.device = device.get();
+    o.compile.target = ir::find_target("sm_90");
   }
 };
 
@@ -211,19 +228,14 @@ TEST_CASE("the emulator finds temporaries that share bytes while both are needed
 }
 
 TEST_CASE("streams: launches of a parallel block are forked and joined") {
-  test::FakeGpu gpu;
+  FakeDevice fake;
+  test::FakeGpu &gpu = fake.gpu;
   add_kernels(gpu);
-  cu::Api api = test::fake_api(gpu);
-  auto device = Device::open(0, &api);
-  REQUIRE(device.ok());
   Planned p(kChecked);
   for (bool graph : {false, true}) {
     CAPTURE(graph);
     gpu.replays = true;
-    VerifyOptions o;
-    o.executor = Executor::Gpu;
-    o.device = device->get();
-    o.compile.target = ir::find_target("sm_90");
+    VerifyOptions o = fake.o;
     o.graph = graph;
     gpu.trace.clear();
     gpu.calls.clear();
@@ -255,18 +267,42 @@ TEST_CASE("streams: launches of a parallel block are forked and joined") {
   }
 }
 
+TEST_CASE("numbers: of a choice only the side that counts is evaluated") {
+  using sema::NumberExpr;
+  auto constant = [](double v) {
+    NumberExpr e;
+    e.dtype = DType::F64;
+    e.value = v;
+    return e;
+  };
+  NumberExpr none; // 1 / D with D = 0
+  none.op = NumberExpr::Op::Integer;
+  none.dtype = DType::I64;
+  none.integer = ir::SizeExpr::make(ir::SizeExpr::Op::Div, ir::SizeExpr::constant(1), ir::SizeExpr::symbol("D"));
+  auto scalar = [](const std::string &) { return std::optional<double>(); };
+  auto size = [](const std::string &) { return std::optional<int64_t>(0); };
+  NumberExpr choice;
+  choice.op = NumberExpr::Op::Where;
+  choice.dtype = DType::F64;
+  for (bool yes : {true, false}) {
+    choice.args = {constant(yes), yes ? constant(5) : none, yes ? none : constant(5)};
+    CHECK(choice.eval(scalar, size) == 5);
+    choice.args[0] = constant(!yes);
+    CHECK_FALSE(choice.eval(scalar, size));
+  }
+  NumberExpr negative;
+  negative.op = NumberExpr::Op::Neg;
+  negative.dtype = DType::F64;
+  negative.args = {constant(-2)};
+  CHECK(c_computed(negative).find("--") == std::string::npos); // C would take it for a decrement
+}
+
 TEST_CASE("a program that hangs: the launch is named") {
-  test::FakeGpu gpu;
-  add_kernels(gpu);
-  gpu.busy = -1;
-  cu::Api api = test::fake_api(gpu);
-  auto device = Device::open(0, &api);
-  REQUIRE(device.ok());
+  FakeDevice fake;
+  add_kernels(fake.gpu);
+  fake.gpu.busy = -1;
   Planned p(kChecked);
-  VerifyOptions o;
-  o.executor = Executor::Gpu;
-  o.device = device->get();
-  o.compile.target = ir::find_target("sm_90");
+  VerifyOptions o = fake.o;
   o.limit_seconds = 0.01;
   std::vector<CaseResult> results;
   verify_kernel(*p.program, *p.host->ast, *p.program->check_for("p", false), o, p.diags,
@@ -278,16 +314,11 @@ TEST_CASE("a program that hangs: the launch is named") {
 }
 
 TEST_CASE("bench: temporaries belong to a group, each group has its graph") {
-  test::FakeGpu gpu;
+  FakeDevice fake;
+  test::FakeGpu &gpu = fake.gpu;
   add_kernels(gpu);
-  cu::Api api = test::fake_api(gpu);
-  auto device = Device::open(0, &api);
-  REQUIRE(device.ok());
   Planned p(kChecked);
-  VerifyOptions o;
-  o.executor = Executor::Gpu;
-  o.device = device->get();
-  o.compile.target = ir::find_target("sm_90");
+  VerifyOptions o = fake.o;
   const ast::Check *check = p.program->check_for("p", true);
   auto c = sema::evaluate_case(*p.program, *p.host->ast, *check, check->cases[0], p.diags);
   REQUIRE(c);
@@ -449,15 +480,11 @@ TEST_CASE("stamped PTX computes the same and says when it ran") {
 }
 
 TEST_CASE("what a GPU can do at best is measured once for each GPU") {
-  test::FakeGpu gpu;
+  FakeDevice fake;
+  test::FakeGpu &gpu = fake.gpu;
   for (const char *name : {"probe_copy", "probe_products"}) gpu.kernels[name] = [](const test::FakeLaunch &) {};
-  cu::Api api = test::fake_api(gpu);
-  auto device = Device::open(0, &api);
-  REQUIRE(device.ok());
-  VerifyOptions o;
-  o.executor = Executor::Gpu;
-  o.device = device->get();
-  o.compile.target = ir::find_target("sm_90");
+  VerifyOptions o = fake.o;
+  o.unfused = true; // of what is benched, not of the probes
   auto folder = make_temporary_folder("ceilings");
   REQUIRE(folder.ok());
   BenchOptions convention{.rest_seconds = 0, .warmup = 0, .timed = 1};

@@ -5,15 +5,28 @@
 namespace public_bugs {
 using namespace tkc;
 
-void holds(const std::string &text, const std::string &kernel, const Targets &targets, int64_t schedules) {
+namespace {
+// A text with a kernel and its verify block.
+struct Checked {
   SourceManager sources;
-  Diagnostics diags(sources);
-  auto program = sema::Program::load(sources.add(kernel + ".tk", text), diags);
-  REQUIRE_MESSAGE(program, diags.render_all());
-  const ast::Function *f = program->find(kernel, ast::FunctionKind::Kernel);
-  const ast::Check *check = program->check_for(kernel, false);
-  REQUIRE(f);
-  REQUIRE(check);
+  Diagnostics diags{sources};
+  std::unique_ptr<sema::Program> program;
+  const ast::Function *f = nullptr;
+  const ast::Check *check = nullptr;
+  Checked(const std::string &text, const std::string &kernel) {
+    program = sema::Program::load(sources.add(kernel + ".tk", text), diags);
+    REQUIRE_MESSAGE(program, diags.render_all());
+    f = program->find(kernel, ast::FunctionKind::Kernel);
+    check = program->check_for(kernel, false);
+    REQUIRE(f);
+    REQUIRE(check);
+  }
+};
+} // namespace
+
+void holds(const std::string &text, const std::string &kernel, const Targets &targets, int64_t schedules) {
+  Checked c(text, kernel);
+  Diagnostics &diags = c.diags;
   auto verify = [&](driver::Executor executor, const char *target) {
     driver::VerifyOptions o;
     o.executor = executor;
@@ -22,15 +35,15 @@ void holds(const std::string &text, const std::string &kernel, const Targets &ta
     o.emu_schedules = schedules;
     o.emu.instruction_budget = 1 << 22; // a hang ends soon
     size_t cases = 0;
-    driver::verify_kernel(*program, *f, *check, o, diags, [&](const driver::CaseResult &r) {
+    driver::verify_kernel(*c.program, *c.f, *c.check, o, diags, [&](const driver::CaseResult &r) {
       std::string what = r.error;
-      for (const auto &[name, c] : r.outputs) what += "\n" + c.to_string(name);
+      for (const auto &[name, compared] : r.outputs) what += "\n" + compared.to_string(name);
       CHECK_MESSAGE(r.pass(), r.kernel, ".", r.name, " on the ", driver::executor_name(executor), " for ",
                     std::string(target), ": ", what, diags.render_all());
       cases++;
     });
     CHECK_MESSAGE(!diags.has_errors(), diags.render_all());
-    CHECK(cases == check->cases.size());
+    CHECK(cases == c.check->cases.size());
   };
   verify(driver::Executor::Interp, "sm_90");
   for (const char *target : targets) verify(driver::Executor::Emu, target);
@@ -50,14 +63,8 @@ std::unique_ptr<Compiled> compiled(const std::string &text, const std::string &k
 
 std::string run_edited(const std::string &text, const std::string &kernel, const std::string &test_case,
                        const std::string &target, const std::function<std::string(std::string)> &edit) {
-  SourceManager sources;
-  Diagnostics diags(sources);
-  auto program = sema::Program::load(sources.add(kernel + ".tk", text), diags);
-  REQUIRE_MESSAGE(program, diags.render_all());
-  const ast::Function *f = program->find(kernel, ast::FunctionKind::Kernel);
-  const ast::Check *check = program->check_for(kernel, false);
-  REQUIRE(f);
-  REQUIRE(check);
+  Checked checked(text, kernel);
+  auto &[sources, diags, program, f, check] = checked;
   driver::CompileOptions how;
   how.target = ir::find_target(target);
   for (const ast::Case &c : check->cases) {

@@ -21,7 +21,7 @@ sys.path[:0] = [os.path.join(ROOT, "python"), os.path.dirname(os.path.abspath(__
 import fake_torch  # noqa: E402
 import tkc  # noqa: E402
 import tkc.kda  # noqa: E402
-from tkc import compiler, dtypes  # noqa: E402
+from tkc import compiler, dtypes, numbers  # noqa: E402
 from tkc.arrays import read_safetensors, write_safetensors  # noqa: E402
 from tkc.driver import driver  # noqa: E402
 from tkc.expressions import NoValue, evaluate, text  # noqa: E402
@@ -487,6 +487,19 @@ class Host(Base):
         out = tkc.HostTensor("f32", (7, 70))
         self.assertIsNone(tkc.load(CASES, "chain", device="interp")(x, None, out, 1.0, 2))
         self.assertLess(rms(out.values(), [6 * e for e in x.values()]), 1e-6)
+
+    def test_numbers_of_choices(self):
+        def integer(e):
+            if e == "missing":
+                raise NoValue("missing")
+            return e
+        whole = ["?", "i32", [">", "bool", {"scalar": "t"}, {"number": 0.0}], {"integer": 9}, {"integer": 7}]
+        self.assertEqual([numbers.evaluate(numbers.settled(whole, integer), lambda _: t) for t in (1.0, -1.0)], [9, 7])
+        half = ["?", "f32", [">", "bool", {"scalar": "t"}, {"number": 0.0}], {"number": 1.0}, {"integer": "missing"}]
+        n = numbers.settled(half, integer)
+        self.assertEqual(numbers.evaluate(n, lambda _: 1.0), 1.0)
+        with self.assertRaises(NoValue):
+            numbers.evaluate(n, lambda _: -1.0)
 
     def test_numbers_that_are_computed_on_the_host(self):
         x = tkc.HostTensor.from_values("f32", (7, 70), [math.sin(i) for i in range(490)])
