@@ -157,3 +157,29 @@ TEST_CASE("a sum carried by a loop has the layout of what is added, not that of 
   });
   CHECK(inside == 0);
 }
+
+TEST_CASE("only tensors of which rows are read decide which entry a launch takes") {
+  // Offsets of sequences, a number per head, and a column of a matrix: their sizes are anything, and the code is the
+  // wide one.
+  std::unique_ptr<Compiled> c = compile_text(R"(
+kernel k<D: int = 64>(x: tensor<bf16>[T, H, D], w: tensor<bf16>[T, H], scale: tensor<f32>[H], cu: tensor<i32>[N + 1], y: out tensor<bf16>[T, H, D])
+    grid (H, N)
+{
+    let (h, n) = program_id();
+    let lo = load(cu[n]);
+    let hi = load(cu[n + 1]);
+    for t in lo : hi step 16 {
+        let u = f32(load(x[lo : hi, h, :][t - lo :+ 16, :])) * f32(load(w[lo : hi, h][t - lo :+ 16]))[:, None];
+        store(y[lo : hi, h, :][t - lo :+ 16, :], bf16(u * load(scale[h])));
+    }
+})",
+                                             "k", "sm_90");
+  INFO(c->diags.render_all());
+  REQUIRE(c->kernel);
+  const ir::Function &f = *c->kernel->function;
+  for (const codegen::AlignmentCheck &check : codegen::alignment_checks(f)) {
+    INFO(f.params[check.param].name);
+    CHECK((f.params[check.param].name == "x" || f.params[check.param].name == "y"));
+  }
+  CHECK(count(c->kernel->code.ptx, "cp.async.cg.shared.global") > 0); // 16 bytes a copy, in the aligned entry alone
+}

@@ -22,6 +22,30 @@ std::vector<TensorMapUse> tensor_maps(const ir::Function &f) {
   return out;
 }
 
+std::vector<bool> takes_neighbours(const ir::Function &f) {
+  std::map<const ir::Value *, size_t> tensors;
+  for (size_t i = 0; i < f.params.size(); i++)
+    if (f.params[i].present && f.params[i].type.is_tensor()) tensors[f.param_value(f.params[i].name)] = i;
+  std::vector<bool> out(f.params.size(), false);
+  // `rows`: the last dim of the view is the tensor's innermost one.
+  auto visit = [&](const ir::Op *op, const ir::Value *tensor) {
+    bool rows = true;
+    for (; tensor->op && tensor->op->kind == ir::OpKind::Subview; tensor = tensor->op->operand(0))
+      rows = rows && tensor->op->attrs.ints("ranges").back() != 2;
+    auto param = tensors.find(tensor);
+    if (param == tensors.end() || op->kind == ir::OpKind::Dim || op->kind == ir::OpKind::Subview) return;
+    bool single = !rows;
+    if (rows && op->attrs.has("sizes") && op->attrs.has("gather"))
+      single = op->attrs.ints("sizes").back() == 1 || op->attrs.ints("gather").back() != 0;
+    if (!single) out[param->second] = true;
+  };
+  ir::walk(f.body, [&](const ir::Op *op) {
+    for (size_t i = 0; i < op->operands.size(); i++)
+      if (op->operand(i)->type.is_tensor()) visit(op, op->operand(i));
+  });
+  return out;
+}
+
 KernelAbi kernel_abi(const ir::Function &f, std::string entry, bool aligned) {
   KernelAbi abi;
   abi.entry = std::move(entry);
@@ -36,24 +60,28 @@ KernelAbi kernel_abi(const ir::Function &f, std::string entry, bool aligned) {
     at += p.bytes;
     abi.params.push_back(std::move(p));
   };
-  for (const ir::Param &p : f.params) {
+  std::vector<bool> vectors = takes_neighbours(f);
+  for (size_t i = 0; i < f.params.size(); i++) {
+    const ir::Param &p = f.params[i];
     if (!p.present) continue;
+    int64_t bytes = dtype_bytes(p.type.dtype);
     if (!p.type.is_tensor()) {
-      add({AbiParam::Kind::Scalar, p.name, "", 0, p.type.dtype, false, 0, dtype_bytes(p.type.dtype)});
+      add({AbiParam::Kind::Scalar, p.name, "", 0, p.type.dtype, false, 1, 0, bytes});
       continue;
     }
-    add({AbiParam::Kind::Pointer, p.name, p.name, 0, p.type.dtype, p.mode != ir::ParamMode::In, 0, 8});
+    add({AbiParam::Kind::Pointer, p.name, p.name, 0, p.type.dtype, p.mode != ir::ParamMode::In,
+         aligned && vectors[i] ? kAlignedBytes : bytes, 0, 8});
     int64_t strides = p.type.rank() - (p.any_strides ? 0 : 1);
     for (int64_t d = 0; d < strides; d++)
-      add({AbiParam::Kind::Stride, fmt::format("{}_stride{}", p.name, d), p.name, d, DType::I64, false, 0, 8});
+      add({AbiParam::Kind::Stride, fmt::format("{}_stride{}", p.name, d), p.name, d, DType::I64, false, 1, 0, 8});
   }
-  for (const std::string &s : f.sizes) add({AbiParam::Kind::Size, s, "", 0, DType::I32, false, 0, 4});
+  for (const std::string &s : f.sizes) add({AbiParam::Kind::Size, s, "", 0, DType::I32, false, 1, 0, 4});
   if (!aligned) return abi;
   std::map<std::string, int> maps;
   for (TensorMapUse &use : tensor_maps(f)) {
     const ir::Param &p = f.params[use.param];
-    add({AbiParam::Kind::TensorMap, fmt::format("{}_map{}", p.name, maps[p.name]++), p.name, 0, p.type.dtype, false, 0,
-         kTensorMapBytes, std::move(use.box), use.swizzle});
+    add({AbiParam::Kind::TensorMap, fmt::format("{}_map{}", p.name, maps[p.name]++), p.name, 0, p.type.dtype, false, 1,
+         0, kTensorMapBytes, std::move(use.box), use.swizzle});
   }
   return abi;
 }
@@ -62,9 +90,10 @@ std::vector<AlignmentCheck> alignment_checks(const ir::Function &f) {
   using Kind = AlignmentCheck::Kind;
   std::vector<AlignmentCheck> out;
   std::vector<TensorMapUse> maps = tensor_maps(f);
+  std::vector<bool> vectors = takes_neighbours(f);
   for (size_t i = 0; i < f.params.size(); i++) {
     const ir::Param &p = f.params[i];
-    if (!p.type.is_tensor() || !p.present) continue;
+    if (!vectors[i]) continue;
     out.push_back({Kind::Address, i, 0, kAlignedBytes});
     int64_t elements = kAlignedBytes * 8 / dtype_bits(p.type.dtype), inner = p.type.rank() - 1;
     bool mapped = std::any_of(maps.begin(), maps.end(), [&](const TensorMapUse &m) { return m.param == i; });
@@ -112,6 +141,16 @@ std::string list(const std::vector<ir::SizeExpr> &exprs) {
 
 } // namespace
 
+static std::string aligned_text(const ir::Function &f) {
+  std::string others;
+  std::vector<bool> vectors = takes_neighbours(f);
+  for (size_t i = 0; i < f.params.size(); i++)
+    if (f.params[i].present && f.params[i].type.is_tensor() && !vectors[i])
+      others += (others.empty() ? " but of " : ", ") + f.params[i].name;
+  return fmt::format("//   bases, pitches and run-time innermost extents are multiples of {} bytes{}\n", kAlignedBytes,
+                     others);
+}
+
 std::string abi_comment(const ir::Function &f, const KernelAbi &abi) {
   std::string s = fmt::format("// kernel {}", abi.entry);
   std::string bindings;
@@ -144,8 +183,7 @@ std::string abi_comment(const ir::Function &f, const KernelAbi &abi) {
     }
     s += fmt::format("//   param {:3}: {:7} {} ({}, {} bytes)\n", p.offset, kind_text(p.kind), p.name, what, p.bytes);
   }
-  if (abi.aligned)
-    s += fmt::format("//   bases, pitches and run-time innermost extents are multiples of {} bytes\n", kAlignedBytes);
+  if (abi.aligned) s += aligned_text(f);
   if (maps) s += "//   tensors with maps: extents are at least 1, pitches positive and below 2^40 bytes\n";
   if (abi.aligned && !f.facts.empty()) s += fmt::format("//   where {}\n", list(f.facts));
   std::string order = f.order;

@@ -23,16 +23,22 @@
 namespace tkc::codegen {
 
 // Base addresses, strides but the innermost in bytes, and run-time innermost extents in bytes are multiples of this in
-// the aligned entry.
+// the aligned entry, for tensors that may gain by it: those in takes_neighbours().
 inline constexpr int64_t kAlignedBytes = 16;
+
+// For every parameter, whether it is a tensor that some access reads or writes several neighbours of the innermost dim
+// of. Of the others (offsets of sequences, a number per head) nothing is asked, so that their sizes send no launch to
+// the general entry.
+std::vector<bool> takes_neighbours(const ir::Function &f);
 
 struct AbiParam {
   enum class Kind : uint8_t { Pointer, Stride, Scalar, Size, TensorMap } kind;
-  std::string name;     // x, x_stride0, M, x_map0
-  std::string tensor;   // of a pointer, stride or tensor map
-  int64_t dim = 0;      // of a stride
-  DType type;           // of the tensor's elements, the scalar, or I64 and I32 of strides and sizes
-  bool written = false; // of a pointer: the kernel writes it
+  std::string name;      // x, x_stride0, M, x_map0
+  std::string tensor;    // of a pointer, stride or tensor map
+  int64_t dim = 0;       // of a stride
+  DType type;            // of the tensor's elements, the scalar, or I64 and I32 of strides and sizes
+  bool written = false;  // of a pointer: the kernel writes it
+  int64_t alignment = 1; // of a pointer: the address is a multiple of so many bytes
   int64_t offset = 0, bytes = 0;
   std::vector<int64_t> box; // of a tensor map, as TensorMapUse has it
   int64_t swizzle = 0;

@@ -178,8 +178,7 @@ void FunctionLowering::make_function() {
     // Parameters must not overlap: the launcher checks it.
     function_->addParamAttr(i, llvm::Attribute::NoAlias);
     if (!p.written) function_->addParamAttr(i, llvm::Attribute::ReadOnly);
-    int64_t align = abi_.aligned ? kAlignedBytes : dtype_bytes(p.type);
-    function_->addParamAttr(i, llvm::Attribute::getWithAlignment(c, llvm::Align(uint64_t(align))));
+    function_->addParamAttr(i, llvm::Attribute::getWithAlignment(c, llvm::Align(uint64_t(p.alignment))));
   }
 }
 
@@ -234,10 +233,10 @@ void FunctionLowering::make_arguments() {
       continue;
     }
     TensorVal t;
+    t.alignment = abi_.params[arg].alignment;
+    t.inner_divisor = std::max<int64_t>(1, t.alignment / dtype_bytes(p.type.dtype));
     t.base = function_->getArg(unsigned(arg++));
     t.dtype = p.type.dtype;
-    t.alignment = abi_.aligned ? kAlignedBytes : dtype_bytes(p.type.dtype);
-    t.inner_divisor = abi_.aligned ? std::max<int64_t>(1, kAlignedBytes / dtype_bytes(p.type.dtype)) : 1;
     t.read_only = p.mode == ir::ParamMode::In;
     t.any_strides = p.any_strides;
     t.static_extents = p.type.shape;
