@@ -21,10 +21,11 @@ Tile::Tile(DType t, std::vector<int64_t> s) : dtype(t), shape(std::move(s)) {
 int64_t Tile::size() const { return int64_t(is_float() ? f.size() : i.size()); }
 
 // What is known of a function before it runs: how many values it has, and which operands are the last use of a value in
-// the block that defines it. Only those may be moved out: a value from outside a loop is needed by the next iteration.
+// the block that defines it or in a branch of that block, of which one is taken. Only those may be moved out: a value
+// from outside a loop is needed by the next iteration.
 class Plan {
 public:
-  explicit Plan(const ir::Function &f) { visit(f.body); }
+  explicit Plan(const ir::Function &f) { visit(f.body, {}); }
   int64_t values() const { return values_; }
   bool last_use(const ir::Op &op, size_t i) const {
     auto it = last_.find(&op);
@@ -35,9 +36,9 @@ private:
   using Set = std::unordered_set<const ir::Value *>;
   void count(const ir::Value *v) { values_ = std::max(values_, v->id + 1); }
 
-  // Returns the values that the block uses, its own included.
-  Set visit(const ir::Block *block) {
-    Set own, used;
+  // Returns the values that the block uses, its own included. `spent`: values from outside that nothing after it uses.
+  Set visit(const ir::Block *block, const Set &spent) {
+    Set own = spent, used;
     for (const ir::Value *v : block->args) {
       count(v);
       // The condition region of a `while` sees the carried values that its body needs next.
@@ -48,8 +49,11 @@ private:
       for (const ir::Value *v : op->results) count(v), own.insert(v);
     for (auto it = block->ops.rbegin(); it != block->ops.rend(); ++it) {
       const ir::Op *op = *it;
-      Set inside;
-      for (const ir::Block *region : op->regions) inside.merge(visit(region));
+      Set inside, last;
+      if (op->kind == ir::OpKind::If)
+        for (const ir::Value *v : own)
+          if (!used.contains(v)) last.insert(v);
+      for (const ir::Block *region : op->regions) inside.merge(visit(region, last));
       uint64_t mask = 0;
       for (size_t i = 0; i < op->operands.size() && i < 64; i++) {
         const ir::Value *v = op->operands[i];
