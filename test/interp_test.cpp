@@ -259,6 +259,35 @@ TEST_CASE("an array that a loop updates is not copied") {
   CHECK(seconds < 5); // 131,072 copies of a megabyte would take longer
 }
 
+TEST_CASE("nor one that it updates in some iterations, in a branch") {
+  Kit k;
+  int64_t n = 1 << 17;
+  ir::Value *x = k.tile(Tile(DType::F64, {n})), *two = k.i32(2), *zero = k.i32(0);
+  Loop l = begin_for(k, k.i32(0), k.i32(n), k.i32(1), {x});
+  ir::Value *even = k.value(K::Eq, {k.value(K::Rem, {l.iv, two}), zero});
+  ir::Op *op = k.b.create_typed(K::If, {even}, {x->type}, {}, {});
+  ir::Block *body = l.iv->block;
+  for (int64_t branch = 0; branch < 2; branch++) {
+    ir::Block *block = k.f.new_block(op);
+    op->regions.push_back(block);
+    k.b.set_block(block);
+    ir::Value *y = l.carried[0];
+    if (branch == 0) {
+      ir::Value *v =
+          k.value(K::Reshape, {k.value(K::Cast, {l.iv}, attrs({{"dtype", DType::F64}}))}, attrs({{"shape", Ints{1}}}));
+      y = k.value(K::DynUpdate, {y, v, l.iv});
+    }
+    k.end(K::Yield, {y});
+  }
+  k.b.set_block(body);
+  end_for(k, l, {op->result()});
+  auto start = std::chrono::steady_clock::now();
+  Tile out = k.eval(l.op->result());
+  double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  for (int64_t i = 0; i < n; i++) REQUIRE(out.f[size_t(i)] == (i % 2 ? 0.0 : double(i)));
+  CHECK(seconds < 5); // as above
+}
+
 TEST_CASE("while runs as long as its condition holds") {
   for (int64_t limit : {0, 1, 100}) {
     Kit k;
