@@ -73,6 +73,14 @@ bool defined_in(const Value *v, const Op *loop) {
   return false;
 }
 
+// Whether a value may be another one in the loop's next iteration. What is made anew from values that stay is the same.
+bool varies_in(const Value *v, const Op *loop) {
+  if (!defined_in(v, loop)) return false;
+  if (!v->op || !v->op->regions.empty() || !(v->op->kind == OpKind::Subview || is_pure(*v->op))) return true;
+  return std::any_of(v->op->operands.begin(), v->op->operands.end(),
+                     [&](const Value *x) { return varies_in(x, loop); });
+}
+
 struct Access {
   const Op *op;
   const Op *loop; // the outermost loop that has begun another iteration since; null: none
@@ -115,7 +123,7 @@ private:
   bool independent(const Access &before, const Op *after) const {
     const Op *a = before.op, *loop = before.loop;
     if (a->operand(0) != after->operand(0)) return root_tensor(a->operand(0)) != root_tensor(after->operand(0));
-    if (loop && defined_in(a->operand(0), loop)) return false; // another part in every iteration
+    if (loop && varies_in(a->operand(0), loop)) return false; // another part in every iteration
     if (a->kind == after->kind && a->kind != OpKind::Store && a->kind != OpKind::Load &&
         a->kind != OpKind::AtomicExch && a->kind != OpKind::AtomicCas && uses_.of(a->result()).empty() &&
         uses_.of(after->result()).empty())
@@ -124,14 +132,14 @@ private:
     bool same_tile = sizes == others && a->attrs.ints("drop") == after->attrs.ints("drop");
     for (size_t d = 0; d < sizes.size(); d++) {
       if (a->attrs.ints("gather")[d] || after->attrs.ints("gather")[d]) {
-        same_tile &= a->operand(d + 1) == after->operand(d + 1) && !(loop && defined_in(a->operand(d + 1), loop));
+        same_tile &= a->operand(d + 1) == after->operand(d + 1) && !(loop && varies_in(a->operand(d + 1), loop));
         continue;
       }
       Sum x = sum_of(a->operand(d + 1)), y = sum_of(after->operand(d + 1));
       int64_t step = 0; // of the position from an iteration of the loop to the next
       bool known = x.factors == y.factors;
       for (const auto &[v, factor] : x.factors) {
-        if (!loop || !defined_in(v, loop)) continue;
+        if (!loop || !varies_in(v, loop)) continue;
         if (loop->kind == OpKind::For && v == loop->regions[0]->args[0]) {
           auto by = constant_int(loop->operand(2));
           step = std::abs(factor) * std::max<int64_t>(1, by.value_or(1));
