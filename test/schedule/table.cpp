@@ -82,7 +82,7 @@ TEST_CASE("what must be pipelined: the samples") {
         {"gemm_tn k", "80, 90, 120: 4 mbarrier by a producer: a b"},
         {"gemm_tt k", "80, 90, 120: 4 mbarrier by a producer: a b"}}},
       {"kda_backward",
-       {{"kda_prepare j", "80, 90, 120: synchronous: @no_pipeline"},
+       {{"kda_chunk_factors j", "80, 90, 120: synchronous: @no_pipeline"},
         {"kda_replay c", "80, 90, 120: 4 mbarrier by a producer: v kp beta pm eg ak"},
         {"kda_reverse i", "80: 4 mbarrier by a producer: do ak aq beta eg qp kp | 90: 3 mbarrier by a producer: do ak "
                           "aq beta eg qp kp | 120: 4 mbarrier by a producer: do ak aq beta eg qp kp"},
@@ -98,7 +98,7 @@ TEST_CASE("what must be pipelined: the samples") {
        {{"kda_chain c", "80: 4 mbarrier by a producer: beta v kp qp aq eg ak | 90: 3 mbarrier by a producer: beta v kp "
                         "qp aq eg ak | 120: 2 mbarrier by a producer: beta v kp qp aq eg ak"}}},
       {"kda_forward",
-       {{"kda_prepare__no_pm__no_rk__no_rq j", "80, 90, 120: synchronous: @no_pipeline"},
+       {{"kda_chunk_factors__no_pm__no_rk__no_rq j", "80, 90, 120: synchronous: @no_pipeline"},
         {"kda_advance__BV_64 c", "80, 90, 120: 4 mbarrier by a producer: beta v kp qp aq eg ak"},
         {"kda_advance c", "80: 4 mbarrier by a producer: beta v kp qp aq eg ak | 90: 3 mbarrier by a producer: beta v "
                           "kp qp aq eg ak | 120: 4 mbarrier by a producer: beta v kp qp aq eg ak"},
