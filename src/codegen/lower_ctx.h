@@ -93,6 +93,9 @@ public:
   // Of an item of a ring, started by its ring_publish: one thread issues them together. By ring_alloc.
   std::map<const ir::Op *, std::vector<std::function<void(llvm::Value *barrier)>>> started;
 
+  // ---- rings: slot and parity of counters that are carried, by counter and number of slots (ops/ring_slots.h)
+  std::map<std::pair<llvm::Value *, int64_t>, std::pair<llvm::Value *, llvm::Value *>> ring_slots;
+
   // Lowers the ops of a region in place; the operands of its yield stay in the caller's hands.
   void lower_block(const ir::Block *block);
   // The source line of an op, for the instructions made from now on; lower_block calls it for every op.

@@ -182,8 +182,7 @@ private:
       case OpKind::RingAlloc:
       case OpKind::RingAcquire:
       case OpKind::RingPublish:
-      case OpKind::RingRelease:
-      case OpKind::RingTest: break;
+      case OpKind::RingRelease: break;
       case OpKind::RingWait:
         if (is_block_barrier(*op)) state.pending.clear();
         break;

@@ -2,6 +2,7 @@
 #include "codegen/lower_ctx.h"
 #include "codegen/nvvm.h"
 #include "ops/lowering.h"
+#include "ops/ring_slots.h"
 #include "support/check.h"
 #include "llvm/IR/Function.h"
 
@@ -117,10 +118,12 @@ void lower_For(LowerCtx &c, const Op &op) {
   std::vector<Regs> carried;
   for (const Regs &r : inits) carried.push_back(make_phis(c, r, before, 2));
   for (size_t i = 0; i < carried.size(); i++) set_carried(c, region->args[i + 1], carried[i]);
+  CarriedSlots slots(c, op, inits, before);
   c.lower_block(region);
   c.set_location(op.loc);
   llvm::BasicBlock *end = b.GetInsertBlock();
   std::vector<Regs> next = registers(c, yielded(region));
+  slots.close(next);
   for (size_t i = 0; i < carried.size(); i++) add_incoming(carried[i], next[i], end);
   // iv + step may pass the type's range when it passes hi, so the test is on what is left; hi - iv is positive.
   V more = b.CreateICmpUGT(b.CreateSub(hi, iv), step);

@@ -6,6 +6,31 @@
 
 namespace tkc::ops {
 
+struct SlotAndParity {
+  llvm::Value *slot, *parity; // counter mod stages; of the phase counter div stages
+};
+SlotAndParity slot_and_parity(codegen::LowerCtx &c, llvm::Value *counter, int64_t stages);
+
+// The counters that a loop carries, where their slots are no cut of bits: slot and parity are carried beside them, for
+// a division takes longer than a short iteration can hide.
+class CarriedSlots {
+public:
+  // In a loop's head, where its carried values are phis; `from` is the block before it, `first` what comes from there.
+  CarriedSlots(codegen::LowerCtx &c, const ir::Op &loop, const std::vector<codegen::Regs> &first,
+               llvm::BasicBlock *from);
+  // At the end of the body, with what it hands on.
+  void close(const std::vector<codegen::Regs> &next);
+
+private:
+  struct Carried {
+    size_t index;
+    int64_t stages;
+    llvm::PHINode *slot, *parity;
+  };
+  codegen::LowerCtx &c_;
+  std::vector<Carried> carried_;
+};
+
 struct Ring {
   const ir::Op &op;
   explicit Ring(const ir::Value *v) : op(*v->op) {}
@@ -16,7 +41,7 @@ struct Ring {
   const SmemLayout &smem(int64_t field) const { return op.attrs.get<SmemLayout>(fmt::format("smem{}", field)); }
 
   llvm::Value *slot(codegen::LowerCtx &c, llvm::Value *counter) const {
-    return c.b.CreateURem(counter, c.i32(stages()));
+    return slot_and_parity(c, counter, stages()).slot;
   }
 
   // Where a field of an item lies.
@@ -32,7 +57,7 @@ struct Ring {
   llvm::Value *empty(codegen::LowerCtx &c, llvm::Value *counter) const { return barrier(c, counter, stages() * 8); }
   // Of the phase counter div stages.
   llvm::Value *parity(codegen::LowerCtx &c, llvm::Value *counter) const {
-    return c.b.CreateAnd(c.b.CreateUDiv(counter, c.i32(stages())), c.i32(1));
+    return slot_and_parity(c, counter, stages()).parity;
   }
 
 private:
