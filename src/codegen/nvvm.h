@@ -182,6 +182,8 @@ void cp_async_mbarrier_arrive_noinc(Builder &b, V barrier);
 // Waits until the phase with this parity (i32, 0 or 1) is over: mbarrier.try_wait where there is one, else test_wait,
 // in a loop.
 void mbarrier_wait_parity(Builder &b, V barrier, V parity, const ir::Target &target);
+// Whether it is over, without waiting: mbarrier.test_wait.
+V mbarrier_test_parity(Builder &b, V barrier, V parity);
 
 // ---- calls and traps
 // vprintf(format, packed arguments): int arguments of at most 32 bits as i32, wider as i64, floats as double.

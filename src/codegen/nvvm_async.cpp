@@ -103,4 +103,8 @@ void mbarrier_wait_parity(Builder &b, V barrier, V parity, const ir::Target &tar
   b.SetInsertPoint(after);
 }
 
+V mbarrier_test_parity(Builder &b, V barrier, V parity) {
+  return call(b, Intrinsic::nvvm_mbarrier_test_wait_parity_scope_cta_space_cta, {barrier, parity});
+}
+
 } // namespace tkc::codegen::nvvm

@@ -7,7 +7,7 @@ namespace tkc::ir {
 
 inline bool is_ring_op(OpKind k) {
   return k == OpKind::RingFill || k == OpKind::RingStore || k == OpKind::RingAcquire || k == OpKind::RingPublish ||
-         k == OpKind::RingWait || k == OpKind::RingRelease || k == OpKind::RingLoad;
+         k == OpKind::RingTest || k == OpKind::RingWait || k == OpKind::RingRelease || k == OpKind::RingLoad;
 }
 // The operand that is the ring; the counter comes after it. A fill names its tensor and the tile's place first.
 inline size_t ring_operand(const Op &op) { return op.kind == OpKind::RingFill ? op.attrs.ints("sizes").size() + 1 : 0; }

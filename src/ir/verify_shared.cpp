@@ -182,7 +182,8 @@ private:
       case OpKind::RingAlloc:
       case OpKind::RingAcquire:
       case OpKind::RingPublish:
-      case OpKind::RingRelease: break;
+      case OpKind::RingRelease:
+      case OpKind::RingTest: break;
       case OpKind::RingWait:
         if (is_block_barrier(*op)) state.pending.clear();
         break;

@@ -57,9 +57,15 @@ void infer_ring_publish(InferCtx &ctx, Op &op) {
 }
 
 void infer_ring_sync(InferCtx &ctx, Op &op) {
-  if (!has_operands(ctx, op, 2, 2)) return;
+  size_t most = op.kind == OpKind::RingWait ? 3 : 2;
+  if (!has_operands(ctx, op, 2, most)) return;
   TKC_CHECK(is_ring(op, 0), "{} of something else than a ring", def(op).name.s);
-  is_scalar(ctx, op, 1, kInts);
+  if (is_scalar(ctx, op, 1, kInts) && op.operands.size() == 3) is_scalar(ctx, op, 2, kBools);
+}
+
+void infer_ring_test(InferCtx &ctx, Op &op) {
+  infer_ring_sync(ctx, op);
+  if (!ctx.failed()) ctx.result(Type::scalar(DType::Bool));
 }
 
 void infer_ring_load(InferCtx &ctx, Op &op) {
@@ -149,13 +155,26 @@ constexpr OpDef kProxyFence = {
     .interp = interp_ring,
     .lower = lower_ProxyFence};
 
+constexpr OpDef kRingTest = {
+    .name = "ring_test",
+    .source = "-",
+    .signature = "ring_test(ring: tile, counter: scalar)",
+    .doc =
+        "Whether item `counter` of a ring with mbarriers has arrived; does not wait. Asked an iteration ahead, so that "
+        "the answer is there when the item is waited for.",
+    .example = TKC_RING_EXAMPLE,
+    .effects = {Effect{-1, Space::Shared, Access::ReadWrite}, Effect{-1, Space::Control, Access::ReadWrite}},
+    .infer = infer_ring_test,
+    .interp = interp_ring,
+    .lower = lower_RingTest};
+
 constexpr OpDef kRingWait = {
     .name = "ring_wait",
     .source = "-",
-    .signature = "ring_wait(ring: tile, counter: scalar, pending: int)",
+    .signature = "ring_wait(ring: tile, counter: scalar, arrived: scalar = false, pending: int)",
     .doc =
         "Item `counter` has arrived and may be read. Transport cp_async: every thread of the block has come this far, "
-        "and at most `pending` items were published after this one.",
+        "and at most `pending` items were published after this one. `arrived`: a ring_test of this item has said so.",
     .example = TKC_RING_EXAMPLE,
     .effects = {Effect{-1, Space::Shared, Access::ReadWrite}, Effect{-1, Space::Control, Access::ReadWrite}},
     .infer = infer_ring_sync,

@@ -233,11 +233,21 @@ void lower_RingPublish(LowerCtx &c, const Op &op) {
   }
 }
 
+void lower_RingTest(LowerCtx &c, const Op &op) {
+  Ring ring(op.operand(0));
+  Value *counter = c.scalar(op.operand(1));
+  c.set(op.result(), {nvvm::mbarrier_test_parity(c.b, ring.full(c, counter), ring.parity(c, counter))});
+}
+
 void lower_RingWait(LowerCtx &c, const Op &op) {
   Ring ring(op.operand(0));
   if (ring.mbarriers(c)) {
     Value *counter = c.scalar(op.operand(1));
-    nvvm::mbarrier_wait_parity(c.b, ring.full(c, counter), ring.parity(c, counter), c.target);
+    auto wait = [&] { nvvm::mbarrier_wait_parity(c.b, ring.full(c, counter), ring.parity(c, counter), c.target); };
+    if (op.operands.size() > 2)
+      where(c, c.b.CreateNot(c.scalar(op.operand(2))), wait);
+    else
+      wait();
   } else {
     nvvm::cp_async_wait_group(c.b, op.attrs.i("pending"));
   }

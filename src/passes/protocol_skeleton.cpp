@@ -411,6 +411,22 @@ private:
     i.writes = writes;
   }
 
+  // Whether the last operand of a ring_wait in a loop is true only where a test of the same item has said so: it is
+  // carried from false, and what an iteration hands on is the test of the item that the next one waits for.
+  bool answered(const Op &wait) const {
+    const Value *arrived = wait.operand(2);
+    const Op *loop = arrived->is_arg() ? arrived->block->parent : nullptr;
+    if (!loop || loop->kind != OpKind::For || wait.block != arrived->block) return false;
+    const Value *first = loop->operand(2 + size_t(arrived->index));
+    if (constant_of(first) != 0) return false;
+    const Op *yield = arrived->block->terminator(), *test = yield->operand(size_t(arrived->index) - 1)->op;
+    if (!test || test->kind != OpKind::RingTest || ring_of(*test) != ring_of(wait)) return false;
+    // The test's counter is what the wait's counter becomes.
+    int64_t tested = 0, waited = 0, step = 0;
+    const Value *x = base(test->operand(1), tested), *y = base(wait.operand(1), waited);
+    if (!x || x != y || !y->is_arg() || y->block != arrived->block) return false;
+    return base(yield->operand(size_t(y->index) - 1), step) == y && tested == waited + step;
+  }
   void ring_op(const Op &op) {
     const Ring &ring = out_.rings[size_t(ring_of(op))];
     Instr i;
@@ -446,7 +462,9 @@ private:
       if (!ring.producer) return fail(op, "a ring without a producer has nothing to acquire");
       i.act = Act::Acquire;
       break;
+    case OpKind::RingTest: return; // does nothing to the barrier; who believes it is checked at the wait
     default:
+      if (op.operands.size() > 2 && !answered(op)) return fail(op, "a wait relies on a test of another item");
       i.act = Act::Wait;
       i.pending = ring.mbarrier ? 0 : op.attrs.i("pending");
       if (i.pending < 0) return fail(op, fmt::format("{} groups may be pending", i.pending));
