@@ -29,6 +29,9 @@ const Subject kSubjects[] = {
     // bulk copies beside maps; two rings in the same bytes
     {"test/features/pipelines.tk", "rows", "producer", "sm_90"},
     {"test/features/pipelines.tk", "twice", "some", "sm_90", {{"K", 320}}},
+    // rings that run on over the tiles of a block
+    {"test/features/persistent.tk", "wide", "some", "sm_90", {{"M", 64}, {"N", 256}, {"K", 160}}},
+    {"test/features/persistent.tk", "gemm", "producer_many", "sm_80", {{"M", 32}, {"N", 128}, {"K", 80}}},
     {"samples/gemm.tk", "gemm", "tiles", "sm_80", {{"M", 128}, {"N", 128}, {"K", 768}}},
     {"samples/gemm.tk", "gemm", "tiles", "sm_90", {{"M", 128}, {"N", 128}, {"K", 768}}},
     {"samples/attention.tk", "attention", "d64", "sm_80", {{"B", 1}, {"H", 1}, {"HK", 1}, {"T", 800}}},

@@ -71,6 +71,11 @@ const Sample kChainTma{"kda_chain", {}, Force::Tma, "small"}, kChainMbarrier{"kd
 const Sample kSamples[] = {
     {"gemm", {}, Force::Nothing, "tiles"},
     {"gemm", {{"BM", "64"}, {"BN", "64"}, {"BK", "32"}}, Force::Groups, "tiles"},
+    // Items that follow each other from tile to tile.
+    {"gemm_persistent", {}, Force::Nothing, "tiles"},
+    {"gemm_persistent", {{"BM", "64"}, {"BN", "64"}, {"BK", "32"}}, Force::Groups, "tiles"},
+    {"gemm_persistent", {{"BM", "64"}, {"BN", "64"}, {"BK", "32"}, {"W", "4"}}, Force::Mbarrier, "tiles"},
+    {"gemm_persistent", {{"BM", "64"}, {"BN", "64"}, {"BK", "32"}, {"W", "4"}}, Force::Tma, "tiles"},
     {"attention", {{"D", "64"}}, Force::Nothing, "d64"},
     {"attention", {{"D", "64"}}, Force::Groups, "d64"},
     kChainTma,

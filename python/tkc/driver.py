@@ -112,6 +112,12 @@ class Driver:
             self.check(self.lib.cuFuncSetAttribute(function, MAX_DYNAMIC_SHARED, shared), f"shared memory of `{name}`")
         return function
 
+    def blocks_per_sm(self, function, threads, shared):
+        blocks = c_int()
+        code = self.lib.cuOccupancyMaxActiveBlocksPerMultiprocessor(byref(blocks), function, c_int(threads), c_size_t(shared))
+        self.check(code, "asking for an occupancy")
+        return blocks.value
+
     def stream(self):
         stream = c_void_p()
         self.check(self.lib.cuStreamCreate(byref(stream), 1), "creating a stream")  # non-blocking

@@ -36,6 +36,11 @@ class Module:
                 self.functions[name] = self.driver.function(self.module, name, shared, self.facts["smem"])
         return self.functions[name]
 
+    def resident(self, name, threads, shared):
+        """Blocks of an entry that the device holds at a time."""
+        with Current(self.driver, self.context):
+            return self.facts["sms"] * self.driver.blocks_per_sm(self.functions[name], threads, shared)
+
 
 class PreparedLaunch:
     """Objects of ctypes for one launch. Between calls only addresses and floating-point scalars change, and most often not
@@ -94,9 +99,15 @@ class PreparedLaunch:
             self.maps.append((at, places[m["tensor"]], (m["dtype"], shape, strides, m["box"], m["swizzle"])))
         self.parameters = (c_void_p * len(pointers))(*pointers)
         one = c_uint(1)
-        how = (c_uint(launch.blocks), one, one, c_uint(k["block"]), one, one, c_uint(shared))
-        self.other = (module.function(other["name"], shared), *how)
-        self.first = (module.function(first["name"], shared), *how) if aligned else None
+
+        def call(entry):
+            function, blocks = module.function(entry["name"], shared), launch.blocks
+            if k.get("persistent"):
+                blocks = min(blocks, module.resident(entry["name"], k["block"], shared) or blocks)
+            return function, c_uint(blocks), one, one, c_uint(k["block"]), one, one, c_uint(shared)
+
+        self.other = call(other)
+        self.first = call(first) if aligned else None
         self.addresses, self.call = None, None
         self.launch = self.driver.lib.cuLaunchKernel
 

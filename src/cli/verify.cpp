@@ -13,7 +13,7 @@ struct Options {
   std::string device = "auto", only_case, json, emu_policy;
   bool check_gradient = false;
   uint64_t seed = 1, emu_seed = 0;
-  int64_t emu_seeds = 1;
+  int64_t emu_seeds = 1, emu_blocks = emu::Options().resident_blocks;
   int64_t max_registers = 0;
   double timeout = 0;
   ProgramOptions program;
@@ -85,6 +85,7 @@ public:
     v.check_gradient = o_.check_gradient;
     v.emu.seed = o_.emu_seed;
     v.emu_schedules = o_.emu_seeds;
+    v.emu.resident_blocks = o_.emu_blocks;
     v.emu_policy = emu::find_policy(o_.emu_policy);
     v.limit_seconds = o_.timeout;
     if (!read_program(o_.program, v)) return finish(chosen_, kUsage);
@@ -182,6 +183,8 @@ void setup_verify(CLI::App &app, int &exit) {
       ->check(CLI::Range(1, 1 << 20));
   sub->add_option("--emu-policy", o->emu_policy, "keep to one: eager, lazy, random or reverse")
       ->check(CLI::IsMember({"eager", "lazy", "random", "reverse"}));
+  sub->add_option("--emu-blocks", o->emu_blocks, "of a persistent grid that the emulator's device holds at a time")
+      ->check(CLI::Range(1, 1 << 20));
   sub->add_option("--maxnreg", o->max_registers, "registers per thread at most")->check(CLI::Range(1, 255));
   sub->add_option("--timeout", o->timeout,
                   "seconds that the kernel of one case may run (default: 60 on the GPU, else none); exit 5")

@@ -52,6 +52,7 @@ KernelAbi kernel_abi(const ir::Function &f, std::string entry, bool aligned) {
   abi.aligned = aligned;
   abi.threads = ir::block_warps(f) * 32;
   abi.shared_bytes = f.shared_bytes;
+  abi.persistent = f.persistent;
   int64_t at = 0;
   auto add = [&](AbiParam p) {
     int64_t alignment = p.kind == AbiParam::Kind::TensorMap ? kTensorMapAlignment : p.bytes;
@@ -189,7 +190,9 @@ std::string abi_comment(const ir::Function &f, const KernelAbi &abi) {
   std::string order = f.order;
   for (size_t i = 0; i < f.order_args.size(); i++) order += fmt::format("{}{}", i ? ", " : "(", f.order_args[i]);
   if (!f.order_args.empty()) order += ")";
-  s += fmt::format("//   grid ({}){}{}: grid.x is the product\n", list(f.grid), order.empty() ? "" : " order ", order);
+  s += fmt::format("//   grid{} ({}){}{}: grid.x is {}\n", f.persistent ? " persistent" : "", list(f.grid),
+                   order.empty() ? "" : " order ", order,
+                   f.persistent ? "from 1 to the product: as many blocks as the GPU holds at a time" : "the product");
   s += fmt::format("//   block {} threads, {} bytes of dynamic shared memory\n", abi.threads, abi.shared_bytes);
   return s;
 }

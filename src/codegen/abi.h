@@ -13,7 +13,8 @@
 // for a GPU places a tensor map by its address in the constant bank, so a launcher passes an array of pointers to the
 // parameters, never one buffer. Extents and the grid are expressions of the sizes. The grid is one-dimensional: blocks
 // number the program coordinates with axis 0 fastest (`order grouped(g)` permutes the first two axes inside the
-// kernel).
+// kernel). A persistent kernel's grid has any number of blocks from 1 to the product of the extents: a launcher starts
+// as many as the GPU holds at a time, or the product if that is less.
 //
 // A kernel has two entries: NAME assumes alignment_checks(), NAME__any does not. Both assume every `where` fact: a
 // launcher refuses sizes that violate one.
@@ -64,6 +65,11 @@ struct KernelAbi {
   std::vector<AbiParam> params;
   int64_t threads = 0;      // of a block; reqntid
   int64_t shared_bytes = 0; // dynamic
+  bool persistent = false;
+  // Of the grid's x, with so many tiles, on a device that holds so many blocks at a time.
+  int64_t blocks(int64_t tiles, int64_t resident) const {
+    return persistent && resident >= 1 && resident < tiles ? resident : tiles;
+  }
   int64_t param_bytes() const { return params.empty() ? 0 : params.back().offset + params.back().bytes; }
 };
 KernelAbi kernel_abi(const ir::Function &f, std::string entry, bool aligned);

@@ -249,36 +249,11 @@ void FunctionLowering::make_arguments() {
   }
 }
 
-// The block number as coordinates, axis 0 fastest.
 void FunctionLowering::make_programs() {
   const ir::Function &f = ctx_.function;
   for (const SizeExpr &e : f.grid) ctx_.num_programs_.push_back(lower_size(ctx_, e));
-  auto *ctaid = llvm::cast<llvm::CallInst>(nvvm::ctaid_x(builder_));
-  size_t rank = f.grid.size();
-  Value *left = ctaid;
-  auto split = [&](Value *extent) { // takes the fastest coordinate off `left`
-    Value *next = builder_.CreateUDiv(left, extent);
-    Value *mine = builder_.CreateSub(left, builder_.CreateMul(next, extent));
-    left = next;
-    return mine;
-  };
-  size_t axis = 0;
-  if (f.order == "grouped" && rank >= 2) {
-    TKC_CHECK(f.order_args.size() == 1 && f.order_args[0] > 0, "order grouped needs one positive argument");
-    // Bands of g rows of axis 0; in a band the blocks go down the rows first, so that neighbours in time share columns.
-    Value *g = ctx_.i32(f.order_args[0]), *n0 = ctx_.num_programs_[0], *n1 = ctx_.num_programs_[1];
-    Value *in_plane = rank == 2 ? left : split(builder_.CreateMul(n0, n1));
-    Value *band_blocks = builder_.CreateMul(g, n1);
-    Value *band = builder_.CreateUDiv(in_plane, band_blocks);
-    Value *in_band = builder_.CreateSub(in_plane, builder_.CreateMul(band, band_blocks));
-    Value *first = builder_.CreateMul(band, g);
-    Value *rows = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, builder_.CreateSub(n0, first), g);
-    Value *column = builder_.CreateUDiv(in_band, rows);
-    Value *row = builder_.CreateSub(in_band, builder_.CreateMul(column, rows));
-    ctx_.program_id_ = {builder_.CreateAdd(first, row), column};
-    axis = 2;
-  }
-  for (; axis < rank; axis++) ctx_.program_id_.push_back(axis + 1 == rank ? left : split(ctx_.num_programs_[axis]));
+  // A persistent kernel has a loop over tiles, which computes the coordinates of each.
+  if (!f.persistent) ctx_.program_id_ = ctx_.coordinates(nvvm::ctaid_x(builder_));
 }
 
 llvm::Function *FunctionLowering::run() {

@@ -122,6 +122,37 @@ Value *LowerCtx::linear(std::span<const uint32_t> lane_bases, std::span<const ui
   return v;
 }
 
+std::vector<Value *> LowerCtx::coordinates(Value *number) {
+  std::vector<Value *> out;
+  size_t rank = num_programs_.size();
+  Value *left = number;
+  auto split = [&](Value *extent) { // takes the fastest coordinate off `left`
+    Value *next = b.CreateUDiv(left, extent);
+    Value *mine = b.CreateSub(left, b.CreateMul(next, extent));
+    left = next;
+    return mine;
+  };
+  size_t axis = 0;
+  if (function.order == "grouped" && rank >= 2) {
+    TKC_CHECK(function.order_args.size() == 1 && function.order_args[0] > 0,
+              "order grouped needs one positive argument");
+    // Bands of g rows of axis 0; in a band the blocks go down the rows first, so that neighbours in time share columns.
+    Value *g = i32(function.order_args[0]), *n0 = num_programs_[0], *n1 = num_programs_[1];
+    Value *in_plane = rank == 2 ? left : split(b.CreateMul(n0, n1));
+    Value *band_blocks = b.CreateMul(g, n1);
+    Value *band = b.CreateUDiv(in_plane, band_blocks);
+    Value *in_band = b.CreateSub(in_plane, b.CreateMul(band, band_blocks));
+    Value *first = b.CreateMul(band, g);
+    Value *rows = b.CreateBinaryIntrinsic(llvm::Intrinsic::umin, b.CreateSub(n0, first), g);
+    Value *column = b.CreateUDiv(in_band, rows);
+    Value *row = b.CreateSub(in_band, b.CreateMul(column, rows));
+    out = {b.CreateAdd(first, row), column};
+    axis = 2;
+  }
+  for (; axis < rank; axis++) out.push_back(axis + 1 == rank ? left : split(num_programs_[axis]));
+  return out;
+}
+
 void LowerCtx::role_barrier() {
   if (role_warps_ == 1)
     nvvm::bar_warp_sync(b);

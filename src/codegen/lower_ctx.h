@@ -63,6 +63,9 @@ public:
   llvm::Value *thread() const { return thread_; }
   llvm::Value *program_id(int64_t axis) const { return program_id_[size_t(axis)]; }
   llvm::Value *num_programs(int64_t axis) const { return num_programs_[size_t(axis)]; }
+  // The coordinates of the program, or tile, with this number (i32, below the product of the grid's extents): axis 0
+  // fastest, or as the kernel's `order` has it.
+  std::vector<llvm::Value *> coordinates(llvm::Value *number);
   // XOR over the set bits of lane and warp of the given basis vectors, as i32 (computed once, before the kernel's
   // body).
   llvm::Value *linear(std::span<const uint32_t> lane_bases, std::span<const uint32_t> warp_bases);

@@ -37,7 +37,9 @@ Result<std::unique_ptr<PreparedBench>> PreparedBench::create(sema::Program &prog
   b.shared_bytes = abi.shared_bytes;
   TKC_TRY(b.make_groups({program, check, f, c, diags, *data}, 0, share));
   tkc::Launch how;
-  for (int64_t g : *grid) how.grid[0] *= g;
+  auto blocks = launch_blocks(abi, *grid, *entry);
+  if (!blocks) return blocks.failed();
+  how.grid[0] = *blocks;
   how.block[0] = abi.threads;
   how.dynamic_shared = abi.shared_bytes;
   for (int64_t g = 0; g < b.groups; g++) {
@@ -49,7 +51,6 @@ Result<std::unique_ptr<PreparedBench>> PreparedBench::create(sema::Program &prog
     if (!prepared) return prepared.failed();
     b.launches_.push_back(std::move(*prepared));
   }
-  // After the launches were prepared: they opt in to more than 48 KiB of shared memory.
   if (auto n = entry->blocks_per_sm(abi.threads, abi.shared_bytes)) b.blocks_per_sm = *n;
   return out;
 }

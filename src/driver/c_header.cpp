@@ -35,8 +35,14 @@ std::string byte_list(std::span<const uint8_t> bytes) {
 }
 
 std::string load_function(const std::string &stem, const char *image, const std::vector<codegen::KernelAbi> &abis) {
-  std::string names;
+  std::string names, resident;
   for (const codegen::KernelAbi &a : abis) names += fmt::format("\n      {{\"{}\", {}}},", a.entry, a.shared_bytes);
+  for (size_t i = 0; i < abis.size(); i++)
+    if (abis[i].persistent)
+      resident += fmt::format("  if (r == CUDA_SUCCESS)\n    r = cuOccupancyMaxActiveBlocksPerMultiprocessor(&held, "
+                              "module->entry[{0}], {1}, {2});\n  module->resident[{0}] = (int64_t)held * sms;\n",
+                              i, abis[i].threads, abis[i].shared_bytes);
+  std::string held = resident.empty() ? "" : ", held = 0";
   return fmt::format(R"C(
 /* Loads the kernels into the current context. After an error `log`, unless it is null, has what the assembler says. */
 static inline tkc_status tkc_load_{0}(tkc_{0}_module *module, char *log, size_t log_bytes) {{
@@ -49,7 +55,7 @@ static inline tkc_status tkc_load_{0}(tkc_{0}_module *module, char *log, size_t 
   void *values[2];
   CUdevice device;
   CUresult r;
-  int sms = 0, l2 = 0, smem = 0, major = 0, minor = 0, i;
+  int sms = 0, l2 = 0, smem = 0, major = 0, minor = 0{4}, i;
   options[0] = CU_JIT_ERROR_LOG_BUFFER;
   options[1] = CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES;
   values[0] = log;
@@ -73,7 +79,7 @@ static inline tkc_status tkc_load_{0}(tkc_{0}_module *module, char *log, size_t 
     if (r == CUDA_SUCCESS && entries[i].shared > 48 * 1024 && entries[i].shared <= smem)
       r = cuFuncSetAttribute(module->entry[i], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, entries[i].shared);
   }}
-  if (r != CUDA_SUCCESS && module->handle) {{
+{5}  if (r != CUDA_SUCCESS && module->handle) {{
     cuModuleUnload(module->handle);
     module->handle = 0;
   }}
@@ -86,7 +92,7 @@ static inline tkc_status tkc_unload_{0}(tkc_{0}_module *module) {{
   return tkc_driver_status(r);
 }}
 )C",
-                     stem, abis.size(), names, image);
+                     stem, abis.size(), names, image, held, resident);
 }
 
 } // namespace
@@ -97,7 +103,8 @@ std::string c_header(const std::vector<const ir::Function *> &functions, const s
   TKC_CHECK(abis.size() == 2 * functions.size(), "{} entries of {} kernels", abis.size(), functions.size());
   using Kind = codegen::AbiParam::Kind;
   std::string stem = c_identifier(o.stem), guard = "TKC_HEADER_" + stem;
-  bool maps = false;
+  bool maps = false, persistent = false;
+  for (const codegen::KernelAbi &a : abis) persistent |= a.persistent;
   for (const codegen::KernelAbi &a : abis)
     for (const codegen::AbiParam &p : a.params) maps |= p.kind == Kind::TensorMap;
   std::string out =
@@ -130,8 +137,13 @@ std::string c_header(const std::vector<const ir::Function *> &functions, const s
   out += fmt::format(
       "\ntypedef struct tkc_{0}_module {{\n  CUmodule handle;\n  CUfunction entry[{1}];\n  int64_t sms, l2_bytes, "
       "smem, "
-      "arch; /* of the device; smem: bytes of shared memory that a block may have; arch: 120 */\n}} tkc_{0}_module;\n",
-      stem, abis.size());
+      "arch; /* of the device; smem: bytes of shared memory that a block may have; arch: 120 */\n{2}}} "
+      "tkc_{0}_module;\n",
+      stem, abis.size(),
+      persistent
+          ? fmt::format("  int64_t resident[{}]; /* blocks of a persistent kernel's entry that the device holds */\n",
+                        abis.size())
+          : "");
   out += load_function(stem, o.cubin.empty() ? "ptx" : "cubin", abis);
   for (size_t i = 0; i < functions.size(); i++)
     out += kernel_function(stem, *functions[i], i, abis[2 * i], abis[2 * i + 1]);

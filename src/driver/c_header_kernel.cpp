@@ -97,6 +97,10 @@ std::string kernel_function(const std::string &stem, const ir::Function &f, size
   if (conditions.empty()) conditions.push_back("1");
   out += fmt::format("  aligned = {};\n  if (mode < 2 || blocks == 0) return TKC_OK;\n  {{\n",
                      fmt::join(conditions, " &&\n            "));
+  if (aligned.persistent)
+    out += fmt::format("    const int64_t resident = module->resident[aligned ? {} : {}];\n"
+                       "    if (resident >= 1 && resident < blocks) blocks = resident;\n",
+                       2 * index, 2 * index + 1);
   std::vector<std::string> pointers;
   for (size_t i = 0; i < any.params.size(); i++) {
     const codegen::AbiParam &p = any.params[i];

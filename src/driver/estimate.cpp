@@ -131,6 +131,18 @@ private:
       if (is_float(t)) return Constant{t, op.attrs.get<double>("value"), 0};
       return Constant{t, 0, op.attrs.i("value")};
     }
+    // The blocks of a persistent grid work on the tiles as one block for each would: as many at a time.
+    case OpKind::BlockId: {
+      int64_t number = 0;
+      for (size_t d = grid_.size(); d-- > 0;) number = number * grid_[d] + ids_[d];
+      return Constant{DType::U32, 0, number};
+    }
+    case OpKind::NumBlocks: {
+      int64_t blocks = 1;
+      for (int64_t n : grid_) blocks *= n;
+      return Constant{DType::U32, 0, blocks};
+    }
+    case OpKind::TileCoordinate:
     case OpKind::ProgramId: asked_ = true; return Constant{DType::I32, 0, ids_[size_t(op.attrs.i("axis"))]};
     case OpKind::NumPrograms: return Constant{DType::I32, 0, grid_[size_t(op.attrs.i("axis"))]};
     case OpKind::Dim:
@@ -296,7 +308,7 @@ std::optional<KernelModel> model_kernel(sema::Program &program, const KernelInst
       bool ring = l && !l->synchronous.value;
       e.planned = l;
       if (l) e.loop = l->name();
-      if (!l && loop && loop->kind == OpKind::For) // without loads of tiles: named alike
+      if (!l && loop && loop->kind == OpKind::For && !loop->attrs.has("tiles")) // without loads of tiles: named alike
         e.loop =
             fmt::format("{} at {}", w.body->args[0]->name.empty() ? "_" : w.body->args[0]->name,
                         loop->loc.valid() ? diags.sources().file(loop->loc.file).position(loop->loc.begin).line : 0);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <thread>
 
 namespace tkc::driver {
@@ -270,6 +271,21 @@ Status run_interp(const ir::Function &f, LaunchData &data, const SourceManager &
   return {};
 }
 
+static int64_t product(const std::vector<int64_t> &grid) {
+  return std::accumulate(grid.begin(), grid.end(), int64_t(1), std::multiplies<>());
+}
+
+Result<int64_t> launch_blocks(const codegen::KernelAbi &abi, const std::vector<int64_t> &grid, const Kernel &entry) {
+  if (!abi.persistent) return product(grid);
+  auto held = entry.blocks_per_sm(abi.threads, abi.shared_bytes);
+  if (!held) return held.failed();
+  return abi.blocks(product(grid), *held * entry.device().info().sms);
+}
+
+int64_t launch_blocks(const codegen::KernelAbi &abi, const std::vector<int64_t> &grid, const emu::Options &options) {
+  return abi.blocks(product(grid), options.resident_blocks);
+}
+
 // ---- emulator
 
 Error emulator_failure(const emu::Report &report) {
@@ -296,8 +312,7 @@ Status run_emu(const CompiledKernel &kernel, LaunchData &data, const SourceManag
   }
   const codegen::KernelAbi &abi = kernel.code.abis[may_use_aligned(f, data) ? 0 : 1];
   emu::Launch launch;
-  launch.grid[0] = 1;
-  for (int64_t g : *grid) launch.grid[0] *= g;
+  launch.grid[0] = launch_blocks(abi, *grid, options);
   launch.block[0] = abi.threads;
   launch.dynamic_shared = abi.shared_bytes;
   if (launch.grid[0] > 0) {
@@ -367,8 +382,9 @@ Status run_gpu(Device &device, const CompiledKernel &kernel, LaunchData &data, c
       f, abi, data, [&](size_t i) { return uint64_t(buffers[i]->address()); }, encode_for(device));
   if (!blob) return blob.failed();
   tkc::Launch how;
-  how.grid[0] = 1;
-  for (int64_t g : *grid) how.grid[0] *= g;
+  auto blocks = launch_blocks(abi, *grid, *entry);
+  if (!blocks) return blocks.failed();
+  how.grid[0] = *blocks;
   how.block[0] = abi.threads;
   how.dynamic_shared = abi.shared_bytes;
   if (how.grid[0] > 0) {

@@ -37,6 +37,9 @@ Status take_back(HostTensor memory, const ir::Param &param, LaunchData &data, si
 Result<std::vector<int64_t>> extents(const ir::Function &f, const ir::Param &p, const LaunchData &data);
 // The grid; checks the `where` facts and the ranges of the sizes.
 Result<std::vector<int64_t>> launch_grid(const ir::Function &f, const LaunchData &data, const SourceManager &sources);
+// Blocks of a launch with this many tiles (or, without persistence, blocks) on a device.
+Result<int64_t> launch_blocks(const codegen::KernelAbi &abi, const std::vector<int64_t> &grid, const Kernel &entry);
+int64_t launch_blocks(const codegen::KernelAbi &abi, const std::vector<int64_t> &grid, const emu::Options &options);
 // Whether the entry that assumes 16-byte aligned pitches may be used. The memory of tensors is aligned: we allocate it.
 bool may_use_aligned(const ir::Function &f, const LaunchData &data);
 // Makes the bytes of a tensor map, as the executor wants them.

@@ -165,7 +165,7 @@ Status run_emu(const Plan &plan, const CompiledProgram &compiled, LaunchData &da
     for (size_t t : ended_by(plan, n)) poisoned(t);
     const codegen::KernelAbi &abi = compiled.abi(l);
     emu::Launch launch;
-    launch.grid[0] = l.blocks();
+    launch.grid[0] = launch_blocks(abi, l.grid, options);
     launch.block[0] = abi.threads;
     launch.dynamic_shared = abi.shared_bytes;
     auto address = [&](size_t i) {

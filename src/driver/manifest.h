@@ -23,6 +23,8 @@
 //     grid        extents (expressions); the launch is one-dimensional, gridDim.x = launchBlocks, their product, which
 //                 is at most 2^31 - 1
 //     launchBlocks expression; 0 is a launch that is left out
+//     persistent  gridDim.x may be any number from 1 to launchBlocks: start as many blocks as the GPU holds at a time
+//                 (its SMs x cuOccupancyMaxActiveBlocksPerMultiprocessor of the entry), or launchBlocks if that is less
 //     block       threads of a block; sharedBytes: dynamic shared memory, which above 48 KiB the launcher asks for
 //                 (CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
 //     entries     two; the first whose `requires` holds is launched, all conditions together: {"address": tensor,

@@ -25,7 +25,9 @@ Result<PreparedProgram> PreparedProgram::create(const Plan &plan, const Compiled
     auto blob = parameter_blob(*compiled.functions[l.kernel], abi, l.data, place, encode_for(device));
     if (!blob) return failure("{}: {}", launch_name(plan, n), blob.error());
     tkc::Launch how;
-    how.grid[0] = l.blocks();
+    auto blocks = launch_blocks(abi, l.grid, *kernel);
+    if (!blocks) return failure("{}: {}", launch_name(plan, n), blocks.error());
+    how.grid[0] = *blocks;
     how.block[0] = abi.threads;
     how.dynamic_shared = abi.shared_bytes;
     auto same_step = [&](size_t other) { return other < plan.launches.size() && plan.launches[other].step == l.step; };

@@ -27,6 +27,7 @@ public:
     out.target = target_.name;
     out.bindings = f_.bindings;
     for (const ir::SizeExpr &e : f_.grid) out.grid += (out.grid.empty() ? "" : ", ") + e.str();
+    out.persistent = f_.persistent;
     out.warps = fmt::format("{}", ir::block_warps(f_));
     if (const Op *roles = ir::roles_of(f_))
       for (size_t r = 0; r < roles->regions.size(); r++)

@@ -23,6 +23,7 @@ struct LoopReport {
 struct KernelReport {
   std::string kernel, target, part, grid, warps; // warps: "5: 1 for producer, 4 for compute"
   std::vector<std::pair<std::string, std::string>> bindings;
+  bool persistent = false;                 // the grid's blocks compute several tiles each
   int64_t shared_bytes = 0, registers = 0; // registers: estimated_registers()
   passes::KernelPlan plan;
   std::vector<LoopReport> loops;    // with loads of tiles

@@ -78,8 +78,9 @@ std::string html(const KernelReport &r) {
   for (const auto &[name, value] : r.bindings)
     params += fmt::format("{}{} = {}", params.empty() ? "" : ", ", name, value);
   out += paragraph(
-      fmt::format("Planned for {}{}. Grid ({}), warps {}, {} B of shared memory, about {} registers of a thread.",
-                  r.part, params.empty() ? "" : " with " + params, r.grid, r.warps, r.shared_bytes, r.registers));
+      fmt::format("Planned for {}{}. {} ({}), warps {}, {} B of shared memory, about {} registers of a thread.", r.part,
+                  params.empty() ? "" : " with " + params, r.persistent ? "Persistent grid" : "Grid", r.grid, r.warps,
+                  r.shared_bytes, r.registers));
   for (const std::string &line : r.assembled) out += paragraph(line);
   if (r.loops.empty()) out += paragraph("No loop has loads of tiles.");
   for (const LoopReport &l : r.loops) out += html(l);

@@ -112,8 +112,9 @@ std::string to_text(const KernelReport &r) {
   std::string params;
   for (const auto &[name, value] : r.bindings)
     params += fmt::format("{} {} = {}", params.empty() ? "" : ",", name, value);
-  std::string out = fmt::format("kernel {} on {}, planned for {}:{}\n  grid ({}), warps {}, {} B of shared memory\n",
-                                r.kernel, r.target, r.part, params, r.grid, r.warps, r.shared_bytes);
+  std::string out =
+      fmt::format("kernel {} on {}, planned for {}:{}\n  grid{} ({}), warps {}, {} B of shared memory\n", r.kernel,
+                  r.target, r.part, params, r.persistent ? " persistent" : "", r.grid, r.warps, r.shared_bytes);
   auto table = [&](size_t i) { out += text(r.tables[i]); };
   table(0);
   table(1);
@@ -177,7 +178,11 @@ Json schedule_json(const std::vector<KernelReport> &kernels, const std::vector<C
          remarks = Json::array();
     for (const auto &[name, value] : r.bindings) params.set(name, value);
     j.set("kernel", r.kernel).set("target", r.target).set("part", r.part).set("params", std::move(params));
-    j.set("grid", r.grid).set("warps", r.warps).set("sharedBytes", r.shared_bytes).set("registers", r.registers);
+    j.set("grid", r.grid)
+        .set("persistent", r.persistent)
+        .set("warps", r.warps)
+        .set("sharedBytes", r.shared_bytes)
+        .set("registers", r.registers);
     for (const LoopReport &l : r.loops) loops.push(json(l));
     j.set("loops", std::move(loops));
     for (const BodyEstimate &e : r.bodies) rest.push(json(e));

@@ -82,6 +82,7 @@ struct Options {
   bool check_global = true;           // races on tensors that the kernel may write, within and between blocks
   bool fence_before_overwrite = true; // generic read, then asynchronous write, needs a proxy fence
   int64_t shared_limit = 227 * 1024;  // static + dynamic bytes a block
+  int64_t resident_blocks = 3;        // that a GPU would hold at a time: a launcher of persistent grids asks for it
 };
 
 enum class ErrorKind : uint8_t {

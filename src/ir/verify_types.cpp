@@ -23,6 +23,7 @@ std::vector<AttrRule> required_attrs(OpKind kind) {
   case OpKind::Transpose: return {{"perm", 'l'}};
   case OpKind::ProgramId:
   case OpKind::NumPrograms:
+  case OpKind::TileCoordinate:
   case OpKind::ExpandDims:
   case OpKind::Concat:
   case OpKind::Dim:

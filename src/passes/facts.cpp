@@ -80,14 +80,26 @@ void Facts::symbols() {
     grid_.push_back(size(g));
     prover_.assume(grid_.back() - Poly(1));
   }
+  program_ = new_program();
+  prover_.settle(); // the body has loops, of which facts are guessed and then checked
+}
+
+std::vector<Poly> Facts::new_program() {
+  std::vector<Poly> out;
   for (size_t axis = 0; axis < grid_.size(); axis++) {
     int a = prover_.new_atom(fmt::format("pid{}", axis));
     prover_.lower(a, 1, 0);
     prover_.upper(a, 1, kMaxSize);
     prover_.upper(a, 1, grid_[axis] - Poly(1));
-    program_.push_back(Poly::atom(a));
+    out.push_back(Poly::atom(a));
   }
-  prover_.settle(); // the body has loops, of which facts are guessed and then checked
+  return out;
+}
+
+const std::vector<Poly> &Facts::tile(const ir::Value *number) {
+  auto it = tiles_.find(number);
+  if (it == tiles_.end()) it = tiles_.emplace(number, tiles_.empty() ? program_ : new_program()).first;
+  return it->second;
 }
 
 void Facts::assume(const SizeExpr &e) {

@@ -66,7 +66,12 @@ private:
   std::unordered_map<const ir::Value *, std::vector<Poly>> extents_;
   std::map<std::string, Poly> symbols_;
   std::map<std::string, Poly> known_; // quotients and choices that were made before, by operands
+  // The coordinates of a tile; of the first tile number that is asked for they are those of the program.
+  const std::vector<Poly> &tile(const ir::Value *number);
+  std::vector<Poly> new_program(); // atoms, one an axis
+
   std::vector<Poly> grid_, program_;
+  std::unordered_map<const ir::Value *, std::vector<Poly>> tiles_;
   int depth_ = 0; // of loops
 };
 

@@ -89,6 +89,7 @@ Poly Facts::exact(const Op &op) {
     return op.result()->type.dtype == DType::U64 ? Poly(Int(uint64_t(v))) : Poly(v);
   }
   case OpKind::ProgramId: return program_[size_t(op.attrs.i("axis"))];
+  case OpKind::TileCoordinate: return tile(op.operand(0))[size_t(op.attrs.i("axis"))];
   case OpKind::NumPrograms: return grid_[size_t(op.attrs.i("axis"))];
   case OpKind::Dim: return extent(op.operand(0), op.attrs.i("axis"));
   case OpKind::Neg: return Poly(0) - x(0);

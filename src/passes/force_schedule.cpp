@@ -152,6 +152,8 @@ void check_forced(const ir::Function &f, const KernelPlan &k, Diagnostics &diags
     same(plan.stages, got->stages, "the number of stages");
     same(plan.transport, got->transport, "the transport");
     same(plan.producer, got->producer, "the producer");
+    if (plan.over_tiles.value && !got->over_tiles.value)
+      wrong(plan.over_tiles.loc, fmt::format("the items of loop `{}` end with each tile", plan.name()));
     same(plan.stage_bytes, got->stage_bytes, "the number of bytes of a stage");
     for (const FieldPlan &field : plan.fields) {
       auto is_it = [&](const FieldPlan &g) { return g.to_string() == field.to_string(); };

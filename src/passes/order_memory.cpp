@@ -8,6 +8,7 @@
 //     loaded, or
 //   - they are disjoint: along some dim their positions are the same sum but for a constant of at least the extent; or,
 //     from one iteration of a loop to another, the same sum with the loop's counter in steps of at least the extent.
+// Programs of a grid are not ordered, and so are not the tiles of a block.
 // Atomics of one kind whose results nobody uses commute.
 #include "ir/op_def.h"
 #include "ir/ring.h"
@@ -202,6 +203,11 @@ private:
         after.insert(p.begin(), p.end());
       }
       pending = after;
+      return;
+    }
+    if (is_tile_loop(*op)) { // tiles are programs of the grid: nothing orders what one does and another
+      Pending p = pending;
+      block(op->regions[0], p);
       return;
     }
     // What is pending at the end of a loop's body is pending at its start too, from an earlier iteration.

@@ -68,6 +68,9 @@ bool pipeline_loops(ir::Function &f, PassContext &context) {
 
 std::vector<Pass> pipeline() {
   return {
+      // What does not depend on the tile is then moved out of the loop with everything else.
+      {"loop_over_tiles", "a block of a persistent grid computes one tile after another", loop_over_tiles, std::nullopt,
+       false},
       // Sema emits naive code: fold first, so that the others see constants and few ops.
       {"fold_constants", "constants and identities", fold_constants},
       {"widen_products", "fp8 products in f16 where tensor cores have no fp8", widen_products},

@@ -66,7 +66,8 @@ int Keys::of(const Value *v) {
 
 bool Keys::is_trip_count(const Value *t, const Op &loop) {
   auto step = constant_of(loop.operand(2));
-  if (!step || *step <= 0 || loop.operand(0)->type.dtype == DType::U64) return false;
+  bool positive = step ? *step > 0 : made_by(loop.operand(2), OpKind::NumBlocks) != nullptr;
+  if (!positive || loop.operand(0)->type.dtype == DType::U64) return false;
   // u32((max(i64(hi) - i64(lo), 0) + (i64(step) - 1)) / i64(step))
   const Op *cast = made_by(t, OpKind::Cast);
   const Op *div = cast && t->type.dtype == DType::U32 ? made_by(cast->operand(0), OpKind::Div) : nullptr;

@@ -15,7 +15,7 @@ public:
   int of(const ir::Value *v);
   bool equal(const ir::Value *a, const ir::Value *b) { return of(a) == of(b); }
   void declare_equal(const ir::Value *a, const ir::Value *b) { known_[b] = of(a); }
-  // Whether t is the number of iterations of a loop whose step is a positive constant.
+  // Whether t is the number of iterations of a loop whose step is a positive constant, or the number of blocks.
   bool is_trip_count(const ir::Value *t, const ir::Op &loop);
 
 private:

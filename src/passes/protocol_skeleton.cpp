@@ -47,6 +47,7 @@ public:
           fail(*r.op, "a ring with a producer in a kernel without roles");
         else if (r.tma)
           barrier_after_start(*r.op);
+      join_nests();
       role("warp", f_.warps, *f_.body);
     }
     if (failed_) return std::nullopt;
@@ -509,18 +510,44 @@ private:
         return true;
       }
     }
+    // Of a loop over tiles that is one loop with the loop inside: the counter runs through both.
+    for (const Op *outer = op.block->parent; outer; outer = outer->block->parent) {
+      const Op *inner = innermost_of(*outer, trips);
+      for (size_t k = 1; inner && k < inner->regions[0]->args.size(); k++) {
+        auto it = var_.find(inner->regions[0]->args[k]);
+        const Value *start = inner->operand(2 + k);
+        if (it == var_.end() || it->second != item.var || !start->is_arg() || start->block != outer->regions[0])
+          continue;
+        auto first = start->index > 0 ? constant_of(outer->operand(size_t(2 + start->index))) : std::nullopt;
+        if (!first || !(counter(inner->regions[0]->terminator()->operand(k - 1)) == Counter{item.var, 1})) continue;
+        i.stream = stream(*inner);
+        i.ahead = int(std::clamp<int64_t>(item.add + *first - 1, -1, INT16_MAX));
+        return true;
+      }
+    }
     // Before its loop: the next one that runs so often.
     for (const Op *at = &op; at; at = at->block->parent) {
       const std::vector<Op *> &ops = at->block->ops;
       for (auto it = std::find(ops.begin(), ops.end(), at); it != ops.end(); ++it) {
-        if ((*it)->kind != OpKind::For || *it == at || !has_events(**it) || !keys_.is_trip_count(trips, **it)) continue;
-        i.stream = stream(**it);
+        if ((*it)->kind != OpKind::For || *it == at || !has_events(**it)) continue;
+        const Op *loop = keys_.is_trip_count(trips, **it) ? *it : innermost_of(**it, trips);
+        if (!loop) continue;
+        i.stream = stream(*loop);
         i.iteration = item;
         return true;
       }
       if (at->block->parent && !counted(*at->block->parent)) break;
     }
     return fail(op, unknown), false;
+  }
+  // Of two loops that are one (join_nests), the inner one if its body runs so often in all; else null.
+  const Op *innermost_of(const Op &outer, const Value *times) {
+    auto it = flat_.find(&outer);
+    if (it == flat_.end() || it->second->kind != OpKind::For || flat_.count(it->second)) return nullptr;
+    if (!times->op || times->op->kind != OpKind::Mul) return nullptr;
+    bool product =
+        keys_.is_trip_count(times->op->operand(0), *it->second) && keys_.is_trip_count(times->op->operand(1), outer);
+    return product ? it->second : nullptr;
   }
   Counter counter_if_known(const Value *v) const {
     Counter c;

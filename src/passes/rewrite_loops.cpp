@@ -30,6 +30,7 @@
 #include "ir/builder.h"
 #include "passes/schedule_loops.h"
 #include "support/check.h"
+#include <algorithm>
 #include <map>
 
 namespace tkc::passes {
@@ -111,9 +112,12 @@ public:
       b_.set_before(roles);
       Value *ring = make(OpKind::RingAlloc, {}, ring_attrs(s, true));
       RegLayout compute_scalar = std::exchange(layout_, replicated({}, producer_warps));
-      produce(s, ring, producer, made);
+      if (s.over_tiles)
+        produce_tiles(s, ring, producer, made);
+      else
+        produce(s, ring, producer, made, nullptr);
       layout_ = std::move(compute_scalar);
-      Value *counter = carry_counter(s.loop);
+      Value *counter = s.over_tiles ? carry_counter_over_tiles(s.loop) : carry_counter(s.loop);
       Block *body = s.loop->regions[0];
       b_.set_before(body->ops.front());
       std::vector<Value *> wait = {ring, counter};
@@ -264,14 +268,14 @@ private:
   // iteration of its counter `iv`; `role`: so is everything else that is defined in it (null: outer values are used as
   // they are).
   Value *again(Value *v, const Block *body, Value *iv, const Block *role, std::map<const Value *, Value *> &made) {
-    if (v == body->args[0]) return iv;
-    bool inside = !v->is_arg() && v->op->block == body;
+    if (v == body->args[0] && iv) return iv;
+    if (auto it = made.find(v); it != made.end()) return it->second;
+    bool inside = !v->is_arg() && (v->op->block == body || v->op->block == remade_);
     if (v->is_arg() || (!inside && !role)) return v;
-    auto [it, fresh] = made.try_emplace(v, nullptr);
-    if (!fresh) return it->second;
     std::vector<Value *> operands;
     for (Value *x : v->op->operands) operands.push_back(again(x, body, iv, role, made));
     Op *copy = b_.create_typed(v->op->kind, operands, {v->type}, v->op->attrs, v->op->loc);
+    if (!role) copy->attrs.erase("in_bounds"); // also made where the loop does not have the iteration
     copy->result()->layout = v->type.is_tile() ? std::optional(layout_) : std::nullopt; // a scalar, or a view
     copy->result()->name = v->name;
     return made[v] = copy->result();
@@ -301,8 +305,9 @@ private:
     }
   }
 
-  // The loop of the producer role.
-  void produce(const LoopSchedule &s, Value *ring, Block *producer, std::map<const Value *, Value *> &made) {
+  // The loop of the producer role, which counts items from `first` on (null: 0). Returns the counter behind it.
+  Value *produce(const LoopSchedule &s, Value *ring, Block *producer, std::map<const Value *, Value *> &made,
+                 Value *first) {
     Block *body = s.loop->regions[0];
     b_.set_block(producer);
     auto outer = [&](Value *v) { return again(v, body, nullptr, f_.body, made); };
@@ -311,7 +316,7 @@ private:
     for (const RingField &field : s.fields) // what does not depend on the iteration, outside the loop
       for (Value *v : field.load->operands)
         if (!v->is_arg() && v->op->block != body) outer(v);
-    operands.push_back(integer(DType::U32, 0));
+    operands.push_back(first ? first : integer(DType::U32, 0));
     Op *loop = b_.create_typed(OpKind::For, operands, {Type::scalar(DType::U32)}, {}, s.loop->loc);
     loop->result()->layout = layout_;
     Block *copies = new_body(loop, {operands[0]->type, Type::scalar(DType::U32)});
@@ -321,8 +326,180 @@ private:
     fill(s, ring, iv, counter, integer(DType::Bool, 1), f_.body, made);
     make(OpKind::RingPublish, {ring, counter}, s.by_tma() ? Attrs::one("tx_bytes", s.tx_bytes()) : Attrs());
     b_.create_typed(OpKind::Yield, {make(OpKind::Add, {counter, integer(DType::U32, 1)}, {})}, {}, {}, loc_);
+    return loop->result();
   }
 
+  // ---- rings that run on over tiles
+
+  // The producer's loop over tiles, with the one that copies inside; the counter runs through both.
+  void produce_tiles(const LoopSchedule &s, Value *ring, Block *producer, std::map<const Value *, Value *> &made) {
+    Op *tiles = s.loop->block->parent;
+    Block *tile = tiles->regions[0];
+    loc_ = tiles->loc;
+    b_.set_block(producer);
+    std::vector<Value *> operands;
+    for (size_t i = 0; i < 3; i++) operands.push_back(again(tiles->operand(i), tile, nullptr, f_.body, made));
+    operands.push_back(integer(DType::U32, 0));
+    Op *loop = b_.create_typed(OpKind::For, operands, {Type::scalar(DType::U32)}, {}, loc_);
+    loop->result()->layout = layout_;
+    Block *body = new_body(loop, {operands[0]->type, Type::scalar(DType::U32)});
+    made[tile->args[0]] = body->args[0];
+    loc_ = s.loop->loc;
+    Value *next = produce(s, ring, body, made, body->args[1]);
+    b_.set_block(body);
+    b_.create_typed(OpKind::Yield, {next}, {}, {}, loc_);
+  }
+
+  // Gives a loop and the loop over tiles around it one more carried scalar that counts all iterations of the inner one.
+  Value *carry_counter_over_tiles(Op *loop) {
+    Op *tiles = loop->block->parent;
+    b_.set_before(tiles);
+    Value *outer = carry(tiles, integer(DType::U32, 0), "c"), *counter = carry(loop, outer, "c");
+    tiles->regions[0]->terminator()->operands.push_back(loop->results.back());
+    b_.set_before(loop->regions[0]->terminator());
+    loop->regions[0]->terminator()->operands.push_back(make(OpKind::Add, {counter, integer(DType::U32, 1)}, {}));
+    return counter;
+  }
+  // One more carried scalar of a loop, whose body is yet to yield it.
+  Value *carry(Op *loop, Value *init, const char *name) {
+    Block *body = loop->regions[0];
+    loop->operands.push_back(init);
+    Value *arg = f_.new_value(init->type, name);
+    arg->block = body;
+    arg->index = int64_t(body->args.size());
+    arg->layout = layout_;
+    body->args.push_back(arg);
+    Value *after = f_.new_value(init->type);
+    after->op = loop;
+    after->index = int64_t(loop->results.size());
+    after->layout = layout_;
+    loop->results.push_back(after);
+    return arg;
+  }
+
+  // Where the copies are, S - 1 items ahead: the number of the item in its tile, the tile, and `of_tile`, what the
+  // places of the copies need of the tile.
+  struct Ahead {
+    Value *item, *tile;
+    std::vector<Value *> of_tile;
+    std::vector<Value *> all() const {
+      std::vector<Value *> out{item, tile};
+      out.insert(out.end(), of_tile.begin(), of_tile.end());
+      return out;
+    }
+    static Ahead from(const std::vector<Value *> &values, size_t at) {
+      return {values[at], values[at + 1], {values.begin() + int64_t(at) + 2, values.end()}};
+    }
+  };
+  // Scalars of the loop over tiles that a value is made of.
+  static void collect(Value *v, const Block *body, const Block *tile, std::vector<Value *> &out) {
+    if (!v->op || (v->op->block != body && v->op->block != tile)) return;
+    if (v->op->block == tile && v->type.is_tile()) {
+      if (std::find(out.begin(), out.end(), v) == out.end()) out.push_back(v);
+      return;
+    }
+    for (Value *x : v->op->operands) collect(x, body, tile, out);
+  }
+
+public:
+  // All threads copy, and item after item of tile after tile is one sequence.
+  void without_roles_over_tiles(const LoopSchedule &s) {
+    Op *loop = s.loop, *tiles = loop->block->parent;
+    Block *body = loop->regions[0], *tile = tiles->regions[0];
+    loc_ = loop->loc;
+    std::vector<std::vector<Op *>> loads = loads_of(s);
+    std::vector<Value *> of_tile;
+    for (const RingField &field : s.fields)
+      for (Value *v : field.load->operands) collect(v, body, tile, of_tile);
+    b_.set_before(tiles);
+    Value *ring = make(OpKind::RingAlloc, {}, ring_attrs(s, false));
+    if (s.by_tma()) {
+      make(OpKind::ProxyFence, {}, {});
+      make(OpKind::BlockBarrier, {}, Attrs::one("scope", std::string("block")));
+    }
+    Value *lo = loop->operand(0), *step = loop->operand(2), *one = integer(DType::U32, 1);
+    Value *trips = trip_count(lo, loop->operand(1), step);
+    Value *all = make(OpKind::Mul, {trips, trip_count(tiles->operand(0), tiles->operand(1), tiles->operand(2))}, {});
+    Value *last = make(OpKind::Sub, {trips, one}, {});
+
+    remade_ = tile;
+    auto at_tile = [&](Value *number) {
+      std::map<const Value *, Value *> made{{tile->args[0], number}};
+      std::vector<Value *> out;
+      for (Value *v : of_tile) out.push_back(again(v, body, nullptr, nullptr, made));
+      return out;
+    };
+    auto fill_item = [&](const Ahead &at, Value *counter) {
+      Value *enabled = make(OpKind::Lt, {counter, all}, {});
+      Value *iv = make(OpKind::Add, {lo, make(OpKind::Mul, {cast(at.item, lo->type.dtype), step}, {})}, {});
+      std::map<const Value *, Value *> made{{tile->args[0], at.tile}};
+      for (size_t i = 0; i < of_tile.size(); i++) made[of_tile[i]] = at.of_tile[i];
+      fill(s, ring, iv, counter, enabled, nullptr, made);
+      if (s.by_tma())
+        make(OpKind::RingPublish, {ring, counter, enabled}, Attrs::one("tx_bytes", s.tx_bytes()));
+      else
+        make(OpKind::RingPublish, {ring, counter}, {});
+    };
+    // Behind the last item of a tile comes the first of the block's next one. Behind the last of all nothing is copied,
+    // and nothing may be read: it stays at its tile.
+    auto next = [&](const Ahead &at) {
+      Value *tile_after = make(OpKind::Add, {at.tile, tiles->operand(2)}, {});
+      Value *crosses =
+          make(OpKind::And,
+               {make(OpKind::Eq, {at.item, last}, {}), make(OpKind::Lt, {tile_after, tiles->operand(1)}, {})}, {});
+      std::vector<Type> types;
+      for (Value *v : at.all()) types.push_back(v->type);
+      Op *choice = b_.create_typed(OpKind::If, {crosses}, types, {}, loc_);
+      for (Value *v : choice->results) v->layout = layout_;
+      choice->regions = {f_.new_block(choice), f_.new_block(choice)};
+      Block *behind = b_.block();
+      b_.set_block(choice->regions[0]);
+      Ahead first{integer(DType::U32, 0), tile_after, at_tile(tile_after)};
+      b_.create_typed(OpKind::Yield, first.all(), {}, {}, loc_);
+      b_.set_block(choice->regions[1]);
+      Ahead same = at;
+      same.item = make(OpKind::Add, {at.item, integer(DType::U32, 1)}, {});
+      b_.create_typed(OpKind::Yield, same.all(), {}, {}, loc_);
+      b_.set_block(behind);
+      return Ahead::from(choice->results, 0);
+    };
+
+    Ahead at{integer(DType::U32, 0), tiles->operand(0), at_tile(tiles->operand(0))};
+    { // the first S - 1 items
+      std::vector<Value *> operands = {integer(DType::U32, 0), integer(DType::U32, s.stages - 1), one};
+      std::vector<Type> types;
+      for (Value *v : at.all()) operands.push_back(v), types.push_back(v->type);
+      Op *first = b_.create_typed(OpKind::For, operands, types, {}, loc_);
+      for (Value *v : first->results) v->layout = layout_;
+      types.insert(types.begin(), Type::scalar(DType::U32));
+      Block *items = new_body(first, types);
+      b_.set_block(items);
+      Ahead item = Ahead::from(items->args, 1);
+      fill_item(item, items->args[0]);
+      b_.create_typed(OpKind::Yield, next(item).all(), {}, {}, loc_);
+      at = Ahead::from(first->results, 0);
+    }
+    Value *counter = carry_counter_over_tiles(loop);
+    std::vector<Value *> inside;
+    for (Value *v : at.all()) {
+      inside.push_back(carry(loop, carry(tiles, v, ""), ""));
+      tile->terminator()->operands.push_back(loop->results.back());
+    }
+    Ahead ahead = Ahead::from(inside, 0);
+    // At the body's start: whatever the fills and what follows them need is made before what was there.
+    std::vector<Op *> rest = std::exchange(body->ops, {});
+    b_.set_block(body);
+    if (s.by_tma()) make(OpKind::ProxyFence, {}, {}); // behind the reads of the item before
+    make(OpKind::RingWait, {ring, counter}, Attrs::one("pending", s.stages - 2));
+    fill_item(ahead, make(OpKind::Add, {counter, integer(DType::U32, s.stages - 1)}, {}));
+    Ahead after = next(ahead);
+    body->ops.insert(body->ops.end(), rest.begin(), rest.end());
+    for (Value *v : after.all()) body->terminator()->operands.push_back(v);
+    remade_ = nullptr;
+    replace(s, loads, ring, counter);
+  }
+
+private:
   void replace(const LoopSchedule &s, const std::vector<std::vector<Op *>> &loads, Value *ring, Value *counter) {
     for (size_t field = 0; field < s.fields.size(); field++) {
       for (Op *load : loads[field]) {
@@ -346,7 +523,8 @@ private:
 
   ir::Function &f_;
   ir::Builder b_;
-  RegLayout layout_; // of scalars
+  RegLayout layout_;              // of scalars
+  const Block *remade_ = nullptr; // the body of a loop over tiles, whose values are made again
   SourceLoc loc_;
 };
 
@@ -357,7 +535,7 @@ void rewrite_loops(ir::Function &f, const FunctionSchedule &s, Diagnostics &diag
   if (s.producer_warps)
     r.with_roles(s.loops, s.producer_warps);
   else
-    for (const LoopSchedule &l : s.loops) r.without_roles(l);
+    for (const LoopSchedule &l : s.loops) l.over_tiles ? r.without_roles_over_tiles(l) : r.without_roles(l);
 }
 
 } // namespace tkc::passes

@@ -10,6 +10,7 @@
 //     stages 4
 //     transport tma                           cp_async, mbarrier, tma (ops/ring.cpp)
 //     producer none                           warp or none: who copies
+//     over tiles                              its items follow each other from tile to tile of a persistent grid
 //     stage 32768 B                           a slot
 //     field a bf16[128, 64] at 0 swizzle 128  a tensor's tile, its first byte in a slot and its layout there: `rows`, a
 //                                             swizzle of TMA, or a map (SmemLayout::to_string)
@@ -59,6 +60,7 @@ struct LoopPlan {
   Said<std::string> synchronous; // why there is no ring
   Said<int64_t> stages, stage_bytes;
   Said<std::string> transport, producer;
+  Said<bool> over_tiles;
   std::vector<FieldPlan> fields;
   std::vector<SynchronousLoad> left;
   std::string not_tma, fewer;

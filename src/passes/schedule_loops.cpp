@@ -2,6 +2,7 @@
 #include "ir/op_def.h"
 #include "passes/effects.h"
 #include "passes/layout_choice.h"
+#include "passes/passes.h"
 #include "passes/ring_slot.h"
 #include "passes/shared_buffers.h"
 #include <algorithm>
@@ -39,28 +40,34 @@ class AheadOfTime {
 public:
   AheadOfTime(const Op &loop, const Writes &writes) : loop_(loop), writes_(writes) {}
   // Null if it can; else the value that stands in the way.
-  const Value *obstacle(const Value *v) const { return recompute(v, false); }
+  const Value *obstacle(const Value *v) const { return recompute(v, loop_.regions[0]); }
+  // The same for an iteration of a later tile: what depends on the tile is made again for it.
+  const Value *obstacle_for_tiles(const Value *v) const { return recompute(v, tiles()); }
   // The same for another role, which has nothing but the kernel's parameters: everything it needs is made again there.
-  const Value *obstacle_for_role(const Value *v) const { return recompute(v, true); }
+  const Value *obstacle_for_role(const Value *v) const { return recompute(v, nullptr); }
 
 private:
-  const Value *recompute(const Value *v, bool everything) const {
+  // The body of the loop over tiles that the loop stands in; null: there is none.
+  const Block *tiles() const { return over_tiles(loop_) ? loop_.block : nullptr; }
+
+  // `scope`: what is outside of it is there. Null: nothing is.
+  const Value *recompute(const Value *v, const Block *scope) const {
     const Block *body = loop_.regions[0], *function = body->function->body;
-    if (v == body->args[0]) return nullptr;
+    if (v == body->args[0] || (scope != body && tiles() && v == tiles()->args[0])) return nullptr;
     if (v->is_arg()) {
       if (v->block == function) return nullptr;
-      return everything || v->block == body || within(v->block->parent, body) ? v : nullptr;
+      return !scope || v->block == scope || within(v->block->parent, scope) ? v : nullptr;
     }
-    bool inside = within(v->op, body);
-    if (!inside && !everything) return nullptr;
-    if (v->op->block != (inside ? body : function)) return v;
+    if (scope && !within(v->op, scope)) return nullptr;
+    const Block *at = v->op->block;
+    if (at != body && (scope ? at != scope : at != function && at != tiles())) return v;
     bool loads = v->op->kind == OpKind::Load && v->type.is_scalar() && writes_.never_written(v->op->operand(0));
     // A part of a tensor is made for iterations that run, or its address is not used: an index outside does no harm.
     bool part = v->op->kind == OpKind::Subview;
     if (!loads && !(is_pure(*v->op) && (part || is_speculatable(*v->op)))) return v;
     if (v->type.is_tile() && !v->type.is_scalar()) return v;
     for (const Value *x : v->op->operands)
-      if (const Value *o = recompute(x, everything)) return o;
+      if (const Value *o = recompute(x, scope)) return o;
     return nullptr;
   }
 
@@ -86,7 +93,10 @@ public:
 
   FunctionSchedule run() {
     block(f_.body);
-    if (wants_roles()) give_roles();
+    if (wants_roles())
+      give_roles();
+    else
+      run_on_if_equal();
     for (LoopSchedule &s : out_.loops) choose_transport(s);
     give_stages();
     return std::move(out_);
@@ -101,8 +111,10 @@ private:
     }
   }
 
-  // The place of a later iteration must not wrap around before the loop's end does.
+  // The place of a later iteration must not wrap around before the loop's end does: tiles are counted in 32 bits, and
+  // there are fewer than 2^31, as there are blocks.
   static bool has_small_step(const Op &loop) {
+    if (is_tile_loop(loop)) return true;
     auto step = constant_int(loop.operand(2));
     return step && *step > 0 && *step < int64_t(1) << 24;
   }
@@ -210,7 +222,8 @@ private:
     for (const RingField &field : s.fields)
       if (!field.tensor.problem.empty()) return fmt::format("`{}`: {}", tensor_name(*field.load), field.tensor.problem);
     // Mbarriers count phases from the kernel's start on.
-    if (!out_.producer_warps && s.loop->block != f_.body) return "the loop is inside another one or in a branch";
+    if (!out_.producer_warps && s.loop->block != f_.body && !s.over_tiles)
+      return "the loop is inside another one or in a branch";
     if (s.tx_bytes() >= 1 << 20) return "a barrier counts fewer bytes";
     return "";
   }
@@ -297,7 +310,7 @@ private:
     for (const SharedBuffer &b : buffers_)
       if (!replaced.count(b.op)) all.push_back(b);
     for (const LoopSchedule &s : loops) {
-      auto [begin, end] = order_.of(s.loop);
+      auto [begin, end] = order_.of(s.over_tiles ? s.loop->block->parent : s.loop);
       if (out_.producer_warps) begin = 0, end = order_.end();
       all.push_back({s.loop, s.slot_bytes(), alignment_, begin, end, 0,
                      s.by_tma() ? SharedBuffer::Kind::TmaRing : SharedBuffer::Kind::Ring});
@@ -321,9 +334,9 @@ private:
     if (with && !obstacle.empty()) problem(*with, "producer", "a producer warp is not possible: " + obstacle);
     return obstacle.empty() && !without && !out_.loops.empty() && (with || f_.warps <= kMostRoleWarps);
   }
-  std::string roles_obstacle() const {
+  std::string roles_obstacle() {
     for (const LoopSchedule &s : out_.loops) {
-      if (s.loop->block != f_.body) return "a loop is inside another one or in a branch";
+      if (s.loop->block != f_.body && !over_tiles(*s.loop)) return "a loop is inside another one or in a branch";
       AheadOfTime ahead(*s.loop, writes_);
       std::vector<const Value *> needed(s.loop->operands.begin(), s.loop->operands.begin() + 3);
       for (const RingField &field : s.fields)
@@ -332,14 +345,54 @@ private:
         if (const Value *o = ahead.obstacle_for_role(v))
           return fmt::format("it would have to compute `{}`", o->name.empty() ? "a value of the kernel" : o->name);
     }
+    bool in_tile = std::any_of(out_.loops.begin(), out_.loops.end(), [](const auto &s) { return over_tiles(*s.loop); });
+    if (in_tile && !only_ring_of_tile()) return "several loops of a tile have rings";
     if (f_.warps >= 32) return "the block has 32 warps";
     bool returns = false;
     ir::walk(f_.body, [&](const Op *op) { returns |= op->kind == OpKind::Return && op != f_.body->terminator(); });
     return returns ? "the kernel returns early" : "";
   }
 
+  // The only loop with a ring inside of a loop over tiles, if it stands directly in it; else null. Several rings of a
+  // tile cannot be proven: one with nothing to do in a tile would let its role run any distance ahead of the others.
+  LoopSchedule *only_ring_of_tile() {
+    LoopSchedule *only = nullptr;
+    for (LoopSchedule &s : out_.loops) {
+      if (is_tile_loop(*s.loop)) continue;
+      if (only || !over_tiles(*s.loop)) return nullptr;
+      only = &s;
+    }
+    return only;
+  }
+  // Its items then follow each other from tile to tile. What the loop over tiles loads itself stays where it is.
+  void run_on_over_tiles(LoopSchedule &s) {
+    s.over_tiles = true;
+    LoopSchedule kept = std::move(s);
+    for (LoopSchedule &other : out_.loops)
+      if (&other != &s) {
+        other.synchronous = "the ring of a loop inside runs on over tiles";
+        out_.synchronous.push_back(std::move(other));
+      }
+    out_.loops.clear();
+    out_.loops.push_back(std::move(kept));
+  }
+  // Without roles the loop must run equally often for every tile.
+  void run_on_if_equal() {
+    LoopSchedule *s = only_ring_of_tile();
+    if (!s) return;
+    const Block *tile = s->loop->block;
+    for (size_t i = 0; i < 3; i++)
+      if (const Value *v = s->loop->operand(i); v->op ? within(v->op, tile) : v->block == tile) return;
+    AheadOfTime ahead(*s->loop, writes_);
+    for (const RingField &field : s->fields)
+      for (const Value *v : field.load->operands)
+        if (ahead.obstacle_for_tiles(v)) return;
+    run_on_over_tiles(*s);
+  }
+
   void give_roles() {
     out_.producer_warps = 1;
+    if (LoopSchedule *s = only_ring_of_tile()) run_on_over_tiles(*s);
     for (LoopSchedule &s : out_.loops) {
       s.transport = "mbarrier";
       for (RingField &field : s.fields) {
@@ -384,6 +437,7 @@ LoopPlan LoopSchedule::plan(LoopPlan place, bool producer) const {
   }
   if (!by_tma()) out.not_tma = not_tma;
   out.fewer = fewer;
+  if (over_tiles) out.over_tiles.value = true;
   return out;
 }
 

@@ -39,6 +39,7 @@ struct LoopSchedule {
   std::string transport = "cp_async"; // ops/ring.cpp
   std::string not_tma;                // why, where it could have been
   std::string fewer;                  // why it has fewer slots than fit
+  bool over_tiles = false;            // its items follow each other from tile to tile (loop_over_tiles.cpp)
   bool by_tma() const { return transport == "tma"; }
   bool mbarriers() const { return transport != "cp_async"; }
   int64_t slot_bytes() const { return stages * stage_bytes; }

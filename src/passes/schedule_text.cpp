@@ -126,6 +126,8 @@ std::string read_statement(std::string_view text, SourceLoc loc, LoopPlan &loop)
         read_choice(w, loop.transport, loc, "transport cp_async`, `mbarrier` or `tma", {"cp_async", "mbarrier", "tma"});
   } else if (w.take("producer ")) {
     problem = read_choice(w, loop.producer, loc, "producer warp` or `producer none", {"warp", "none"});
+  } else if (w.take("over tiles")) {
+    problem = once(loop.over_tiles, std::optional(true), loc, "over tiles");
   } else if (w.take("field ")) {
     problem = read_field(w, loop, loc);
   } else if (w.take("sync ")) {
@@ -300,7 +302,7 @@ std::string FieldPlan::to_string() const {
 }
 
 bool LoopPlan::has_ring_statement() const {
-  return stages.value || stage_bytes.value || transport.value || producer.value || !fields.empty();
+  return stages.value || stage_bytes.value || transport.value || producer.value || over_tiles.value || !fields.empty();
 }
 
 std::string LoopPlan::name() const {
@@ -314,6 +316,7 @@ std::vector<std::string> LoopPlan::statements() const {
   if (stages.value) out.push_back(fmt::format("stages {}", *stages.value));
   if (transport.value) out.push_back("transport " + *transport.value);
   if (producer.value) out.push_back("producer " + *producer.value);
+  if (over_tiles.value) out.push_back("over tiles");
   if (stage_bytes.value) out.push_back(fmt::format("stage {} B", *stage_bytes.value));
   for (const FieldPlan &f : fields) out.push_back(f.to_string());
   for (const SynchronousLoad &l : left) out.push_back(fmt::format("sync {}: {}", l.tensor, l.reason));

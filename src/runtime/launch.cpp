@@ -97,8 +97,18 @@ Result<Module::Global> Module::global(const std::string &name) const {
   return Global{address, int64_t(bytes)};
 }
 
+// The attribute belongs to the kernel, not to the launch: the limit of the device is right for every launch.
+static Status allow_shared(const Kernel &kernel, int64_t dynamic_shared) {
+  if (dynamic_shared == 0) return {};
+  return kernel.device().api().check(
+      kernel.device().api().cuFuncSetAttribute(kernel.get(), CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES_,
+                                               int(kernel.device().info().shared_per_block - kernel.static_shared)),
+      fmt::format("preparing `{}`", kernel.name));
+}
+
 Result<int64_t> Kernel::blocks_per_sm(int64_t threads, int64_t dynamic_shared) const {
   const cu::Api &api = device().api();
+  TKC_TRY(allow_shared(*this, dynamic_shared));
   int blocks = 0;
   TKC_TRY(api.check(
       api.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function_, int(threads), size_t(dynamic_shared)),
@@ -168,10 +178,7 @@ Result<PreparedLaunch> PreparedLaunch::create(const Kernel &kernel, const Launch
     return api.check(api.cuFuncSetAttribute(kernel.get(), attribute, int(value)),
                      fmt::format("preparing `{}`", kernel.name));
   };
-  // The attribute belongs to the kernel, not to the launch: the limit of the device is right for every launch.
-  if (how.dynamic_shared > 0)
-    TKC_TRY(set(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES_,
-                kernel.device().info().shared_per_block - kernel.static_shared));
+  TKC_TRY(allow_shared(kernel, how.dynamic_shared));
   if (how.beside_others) TKC_TRY(set(CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT_, 100)); // percent
   for (int64_t o : p.params_.offsets()) p.pointers_.push_back(const_cast<uint8_t *>(p.params_.bytes().data()) + o);
 

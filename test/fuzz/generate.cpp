@@ -44,8 +44,8 @@ Program Generator::run() {
     params.push_back(fmt::format("d_{}: tensor<i8>[{}]", name, name));
     program_.inputs["d_" + name] = {0, 1};
   }
-  program_.text =
-      fmt::format("kernel k({})\n    grid ({}){}\n{{\n", fmt::join(params, ", "), fmt::join(grid_, ", "), suffix);
+  program_.text = fmt::format("kernel k({})\n    grid{} ({}){}\n{{\n", fmt::join(params, ", "),
+                              c_.chance(30) ? " persistent" : "", fmt::join(grid_, ", "), suffix);
   std::string ids;
   for (size_t g = 0; g < grid_.size(); g++) ids += fmt::format("{}p{}", g ? ", " : "", g);
   program_.text += grid_.size() == 1 ? "  let p0 = program_id(0);\n" : fmt::format("  let ({}) = program_id();\n", ids);

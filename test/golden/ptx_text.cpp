@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 #include <fmt/format.h>
+#include <functional>
+#include <set>
 
 namespace tkc::golden {
 
@@ -113,30 +115,85 @@ Histogram histogram(const std::vector<std::string> &lines) {
   return out;
 }
 
+namespace {
+
+// The basic blocks of an entry, and where each goes on.
+struct Flow {
+  std::vector<std::pair<size_t, size_t>> lines; // of a block: from, behind
+  std::vector<std::vector<size_t>> next, before;
+
+  explicit Flow(const PtxEntry &e) {
+    std::map<std::string, size_t> labels;
+    auto ends = [](const std::string &line) {
+      std::string op = opcode(line);
+      return op.rfind("bra", 0) == 0 || op == "ret" || op == "exit" || op == "trap";
+    };
+    for (size_t i = 0; i < e.lines.size(); i++) {
+      bool label = e.lines[i].back() == ':';
+      if (lines.empty() || label || ends(e.lines[i - 1])) lines.emplace_back(i, i);
+      if (label) labels[e.lines[i].substr(0, e.lines[i].size() - 1)] = lines.size() - 1;
+      lines.back().second = i + 1;
+    }
+    next.resize(lines.size()), before.resize(lines.size());
+    auto edge = [&](size_t from, size_t to) {
+      if (to < lines.size()) next[from].push_back(to), before[to].push_back(from);
+    };
+    for (size_t b = 0; b < lines.size(); b++) {
+      const std::string &last = e.lines[lines[b].second - 1];
+      if (size_t at = last.find('$'); opcode(last).rfind("bra", 0) == 0 && at != last.npos)
+        edge(b, labels.at(last.substr(at, last.find_first_of("; ", at) - at)));
+      if (!ends(last) || last[0] == '@') edge(b, b + 1);
+    }
+  }
+
+  // Heads of loops, each with the blocks of its loop.
+  std::map<size_t, std::set<size_t>> loops() const {
+    std::map<size_t, std::set<size_t>> out;
+    std::vector<int> state(lines.size(), 0); // 1: on the way to the block at hand, 2: done
+    std::function<void(size_t)> visit = [&](size_t b) {
+      state[b] = 1;
+      for (size_t to : next[b]) {
+        if (state[to] == 0) visit(to);
+        if (state[to] == 1) collect(b, out.try_emplace(to, std::set<size_t>{to}).first->second);
+      }
+      state[b] = 2;
+    };
+    if (!lines.empty()) visit(0);
+    return out;
+  }
+
+private:
+  void collect(size_t b, std::set<size_t> &loop) const {
+    if (!loop.insert(b).second) return;
+    for (size_t from : before[b]) collect(from, loop);
+  }
+};
+
+} // namespace
+
 std::vector<std::string> steady_loop(const PtxEntry &e) {
-  std::map<std::string, size_t> labels;
-  std::vector<std::pair<size_t, size_t>> loops; // from the label to its last branch back
-  for (size_t i = 0; i < e.lines.size(); i++) {
-    const std::string &line = e.lines[i];
-    if (line.back() == ':') labels[line.substr(0, line.size() - 1)] = i;
-    if (opcode(line).rfind("bra", 0) != 0) continue;
-    size_t at = line.find('$');
-    if (at == line.npos) continue;
-    auto label = labels.find(line.substr(at, line.find_first_of("; ", at) - at));
-    if (label == labels.end()) continue;
-    bool polls = i - label->second <= 3 && std::any_of(e.lines.begin() + long(label->second), e.lines.begin() + long(i),
-                                                       [](const std::string &l) { return l.find("_wait.") != l.npos; });
-    if (!polls) loops.emplace_back(label->second, i);
-  }
-  std::pair<size_t, size_t> best{0, 0};
-  for (const auto &l : loops) {
-    bool inner = std::none_of(loops.begin(), loops.end(), [&](const auto &o) {
-      return o != l && o.first >= l.first && o.second <= l.second && o.first != l.first;
+  Flow flow(e);
+  auto text = [&](const std::set<size_t> &blocks) {
+    std::vector<std::string> out;
+    for (size_t b : blocks)
+      out.insert(out.end(), e.lines.begin() + long(flow.lines[b].first), e.lines.begin() + long(flow.lines[b].second));
+    return out;
+  };
+  std::map<size_t, std::set<size_t>> loops = flow.loops();
+  std::erase_if(loops, [&](const auto &l) { // those that only poll a barrier
+    std::vector<std::string> lines = text(l.second);
+    return lines.size() <= 4 && std::any_of(lines.begin(), lines.end(),
+                                            [](const std::string &line) { return line.find("_wait.") != line.npos; });
+  });
+  std::vector<std::string> best;
+  for (const auto &[head, blocks] : loops) {
+    bool inner = std::none_of(loops.begin(), loops.end(), [&, h = head, &body = blocks](const auto &o) {
+      return o.first != h && body.count(o.first);
     });
-    if (inner && l.second - l.first > best.second - best.first) best = l;
+    if (!inner) continue;
+    if (std::vector<std::string> lines = text(blocks); lines.size() > best.size()) best = std::move(lines);
   }
-  if (best.second == 0) return {};
-  return {e.lines.begin() + long(best.first), e.lines.begin() + long(best.second) + 1};
+  return best;
 }
 
 std::string table(const std::vector<std::string> &titles, const std::vector<Histogram> &columns) {

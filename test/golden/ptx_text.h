@@ -22,8 +22,8 @@ std::string opcode(const std::string &line);
 using Histogram = std::map<std::string, int64_t>;
 Histogram histogram(const std::vector<std::string> &lines);
 
-// Lines of the innermost loop with the most instructions, from its label to its branch back; empty if there is no loop.
-// A loop that only polls a barrier counts as an instruction of the loop around it.
+// Lines of the innermost loop with the most instructions, block by block as they stand in the text; empty if there is
+// no loop. A loop that only polls a barrier counts as an instruction of the loop around it.
 std::vector<std::string> steady_loop(const PtxEntry &e);
 
 // Columns of counts under their titles, one row an opcode.

@@ -272,6 +272,13 @@ CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute,
   function->most_dynamic = value;
   return CUDA_SUCCESS;
 }
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int threads, size_t shared) {
+  REFUSED("cuOccupancyMaxActiveBlocksPerMultiprocessor");
+  note("occupancy {} threads={} shared={}", function->info->name, threads, shared);
+  if (int64_t(shared) > function->most_dynamic) return CUDA_ERROR_INVALID_VALUE;
+  *blocks = setting("TKC_EMU_BLOCKS_PER_SM", 1);
+  return CUDA_SUCCESS;
+}
 CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                         unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **parameters,
                         void **extra) {

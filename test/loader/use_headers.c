@@ -290,6 +290,23 @@ static void test_cases(void) {
     report_rms("pad: values", &rms, 0);
     expect("pad: another size", tkc_cases_pad(&module, &tp, &to, 39, stream), TKC_SIZE);
   }
+  {
+    tkc_tensor all = tkc_dense1(x.device, M * N), few = tkc_dense1(x.device, 5), to = tkc_dense1(y.device, M * N);
+    char grid[64];
+    rms.error = rms.square = 0;
+    clear_log();
+    expect("tripled: launch", tkc_cases_tripled(&module, &all, &to, stream), TKC_OK);
+    finish();
+    fetch(&y);
+    for (i = 0; i < M * N; i++) compare(&rms, f32(&y, (size_t)i), 3 * f32(&x, (size_t)i));
+    report_rms("tripled: values", &rms, 0);
+    sprintf(grid, "launch tripled__any grid %d ", module.sms < M * N / 2 ? (int)module.sms : M * N / 2);
+    expect_log("tripled: as many blocks as the device holds", grid, 1);
+    to.extent[0] = 5;
+    expect("tripled: fewer tiles", tkc_cases_tripled(&module, &few, &to, stream), TKC_OK);
+    finish();
+    expect_log("tripled: a block for each", "launch tripled__any grid 3 ", 1);
+  }
   ty = tkc_dense2(y.device, M, N);
   for (i = 1; i <= 2; i++) {
     int parts = i;

@@ -177,6 +177,13 @@ class Kernels(Base):
         f(other, b, c)
         self.assertLess(rms(c.values(), want), 4e-3)
 
+    def test_persistent(self):
+        f = tkc.load(CASES, "tripled")
+        x = normal(490, dtype=torch.float32)
+        self.assertEqual(f(x).values(), [3 * v for v in x.values()])
+        f(normal(5, dtype=torch.float32))
+        self.assertEqual([line.split()[3] for line in launches()], ["132", "3"])  # SMs, with a block on each; tiles
+
     def test_scalars_and_optional(self):
         f = tkc.load(CASES, "scalars")
         x, bias = normal(3, 40, dtype=torch.float32), normal(40, dtype=torch.float32, seed=5)

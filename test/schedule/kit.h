@@ -59,8 +59,9 @@ inline std::vector<std::string> summary(const std::vector<std::unique_ptr<ir::Fu
       if (l.synchronous.value) {
         text += "synchronous: " + *l.synchronous.value;
       } else {
-        text += fmt::format("{} {}{}", *l.stages.value, *l.transport.value,
-                            l.producer.value == "warp" ? " by a producer" : "");
+        text +=
+            fmt::format("{} {}{}{}", *l.stages.value, *l.transport.value,
+                        l.producer.value == "warp" ? " by a producer" : "", l.over_tiles.value ? " over tiles" : "");
         for (size_t i = 0; i < l.fields.size(); i++) text += (i ? " " : ": ") + l.fields[i].tensor;
       }
       for (const SynchronousLoad &left : l.left) text += fmt::format("; not {}: {}", left.tensor, left.reason);

@@ -72,6 +72,9 @@ TEST_CASE("what must be pipelined: the samples") {
         {"kda_advance c", "80: 4 mbarrier by a producer: beta v kp qp aq eg ak | 90: 3 mbarrier by a producer: beta v "
                           "kp qp aq eg ak | 120: 4 mbarrier by a producer: beta v kp qp aq eg ak"}}},
       {"gemm", {{"gemm k", "80: 4 cp_async: a b | 90: 4 tma: a b; 1 proxy fence | 120: 3 tma: a b; 1 proxy fence"}}},
+      {"gemm_persistent",
+       {{"gemm_persistent k", "80: 4 cp_async over tiles: a b | 90: 4 tma over tiles: a b; 1 proxy fence | 120: 2 tma "
+                              "over tiles: a b; 1 proxy fence"}}},
       {"gemm_bias_gelu", {{"linear k", "80, 90, 120: 4 mbarrier by a producer: x w"}}},
       {"gemm_fp8", {{"gemm_fp8 k", "80, 90, 120: 4 mbarrier by a producer: a b"}}},
       {"gemm_variants",
