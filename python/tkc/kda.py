@@ -6,6 +6,7 @@ from .function import load
 
 _FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "kda.tk")
 _functions = {}
+_EVERY = 1024  # tokens from one state that the backward pass is given to the next: EVERY of the programs
 
 
 def _function(program, params, device):
@@ -15,7 +16,7 @@ def _function(program, params, device):
     return _functions[key]
 
 
-def _forward(params, device, q, k, v, g, beta, a_log, dt_bias, cu, s0, scale, bound, hs=None):
+def _forward(params, device, q, k, v, g, beta, a_log, dt_bias, cu, s0, scale, bound, hs=None, states=None):
     torch = sys.modules["torch"]
     B, T, _, K = q.shape
     HV, V = v.shape[2], v.shape[3]
@@ -23,7 +24,7 @@ def _forward(params, device, q, k, v, g, beta, a_log, dt_bias, cu, s0, scale, bo
     state = (N, HV, V, K) if dict(params)["v_first"] else (N, HV, K, V)
     o = torch.empty(B, T, HV, V, dtype=v.dtype, device=v.device)
     s = torch.empty(state, dtype=torch.float32 if s0 is None else s0.dtype, device=v.device)
-    _function("kda_forward", params, device)(q, k, v, g, beta, a_log, dt_bias, cu, s0, o, s, scale, bound, hs)
+    _function("kda_forward", params, device)(q, k, v, g, beta, a_log, dt_bias, cu, s0, o, s, scale, bound, hs, states)
     return o, s
 
 
@@ -39,41 +40,48 @@ def _chunk_states(hs, B, T, cu, chunk, v_first, dtype):
     return (h.transpose(3, 4) if v_first else h).to(dtype)
 
 
-def _backward(params, device, q, k, v, g, beta, a_log, dt_bias, cu, s0, do, ds, scale, bound):
+def _backward(params, device, q, k, v, g, beta, a_log, dt_bias, cu, s0, do, ds, scale, bound, states=None):
     """Gradients of q, k, v, g, beta, a_log, dt_bias and s0; of an absent one None."""
     torch = sys.modules["torch"]
     like = lambda x: None if x is None else torch.empty(x.shape, dtype=x.dtype, device=x.device)
     out = [like(x) for x in (q, k, v, g, beta, a_log, dt_bias, s0)]
     n = q.shape[0] if cu is None else cu.shape[0] - 1
     s1, s2 = (v.shape[3], q.shape[3]) if dict(params)["v_first"] else (q.shape[3], v.shape[3])
+    params += (("GROUPED", v.shape[2] != q.shape[2]),)
     _function("kda_backward", params, device)(q, k, v, g, beta, a_log, dt_bias, cu, s0, _rows(do), None if ds is None else _rows(ds), *out,
-                                              scale, bound, N=n, S1=s1, S2=s2)
+                                              scale, bound, states, N=n, S1=s1, S2=s2)
     return out
 
 
 def _autograd():
-    """The operator as torch.autograd.Function. Only inputs are kept for the backward pass; it makes everything else again."""
+    """The operator as torch.autograd.Function. For the backward pass inputs are kept, and of long rows a state of each head every
+    _EVERY tokens; it makes everything else again."""
     torch = sys.modules["torch"]
 
     class ChunkKda(torch.autograd.Function):
         @staticmethod
         def forward(ctx, params, device, scale, bound, cu, q, k, v, g, beta, a_log, dt_bias, s0):
-            ctx.save_for_backward(cu, q, k, v, g, beta, a_log, dt_bias, s0)
+            (B, T, _, K), (HV, V) = q.shape, v.shape[2:]
+            states = None
+            if T > _EVERY:
+                states = torch.empty(-(-T // _EVERY) - 1, B, HV, K, V, dtype=torch.float32, device=v.device)
+            ctx.save_for_backward(cu, q, k, v, g, beta, a_log, dt_bias, s0, states)
             ctx.rest = params, device, scale, bound
             ctx.set_materialize_grads(False)
-            return _forward(params, device, q, k, v, g, beta, a_log, dt_bias, cu, s0, scale, bound)
+            return _forward(params, device, q, k, v, g, beta, a_log, dt_bias, cu, s0, scale, bound, states=states)
 
         @staticmethod
         def backward(ctx, do, ds):
             params, device, scale, bound = ctx.rest
-            cu, q, k, v, g, beta, a_log, dt_bias, s0 = ctx.saved_tensors
+            cu, q, k, v, g, beta, a_log, dt_bias, s0, states = ctx.saved_tensors
             if do is None and ds is None:
                 return (None,) * 13
             if do is None:
                 do = torch.zeros(v.shape, dtype=q.dtype, device=v.device)
             if ds is not None and s0 is not None:
                 ds = ds.to(s0.dtype)
-            return (None,) * 5 + tuple(_backward(params, device, q, k, v, g, beta, a_log, dt_bias, cu, s0, do.to(q.dtype), ds, scale, bound))
+            return (None,) * 5 + tuple(_backward(params, device, q, k, v, g, beta, a_log, dt_bias, cu, s0, do.to(q.dtype), ds, scale, bound,
+                                                 states))
 
     return ChunkKda
 

@@ -139,6 +139,8 @@ class Planner:
                 self.launch(s)
             elif "alloc" in s:
                 self.alloc(s["alloc"])
+            elif "let" in s:
+                self.names[s["let"]] = value(self.where, s["value"], self.names)
             elif "require" in s:
                 check_facts(self.where, [s["require"]], self.names)
             elif "if" in s:

@@ -40,6 +40,10 @@ private:
     switch (s.kind) {
     case HostStmt::Kind::Launch: return launch(s);
     case HostStmt::Kind::Alloc: return alloc(s.alloc);
+    case HostStmt::Kind::Let:
+      line("const int64_t {} = {};", c_symbol(s.counter), c_expression(s.lo));
+      line("(void){};", c_symbol(s.counter));
+      return line("if (bad) return TKC_NO_VALUE;");
     case HostStmt::Kind::Require:
       return line("if (!({}) || bad) return bad ? TKC_NO_VALUE : TKC_WHERE;", c_expression(s.cond));
     case HostStmt::Kind::If:

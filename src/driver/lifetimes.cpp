@@ -30,6 +30,7 @@ private:
   void statement(const HostStmt &s) {
     switch (s.kind) {
     case HostStmt::Kind::Alloc: home_[s.alloc] = regions_.size(); return;
+    case HostStmt::Kind::Let:
     case HostStmt::Kind::Require: return;
     case HostStmt::Kind::Launch:
       for (const LaunchArgument &a : s.args)

@@ -56,6 +56,7 @@
 //                   sqrt rsqrt rcp tanh floor ceil round, + - * / min max == != < <= > >= && ||, and ? with three n, of
 //                   which only the side that counts needs a value. Computed in f64 and, with the dtype f32, rounded to
 //                   it after every op; comparisons and logic give 0 or 1
+//                 {"let": name, "value": expression}: what the name stands for in later expressions
 //                 {"require": expression}: the launch of the program is refused if it is 0
 //                 {"if": expression, "then": steps, "else": steps}
 //                 {"for": counter, "from": expression, "to": expression, "by": expression, "do": steps}
@@ -64,9 +65,9 @@
 //                 A view is {"tensor": name, "dims"} or {"temporary": i, "dims"}: of each dim of that tensor "at" and
 //                 "extent" (expressions) and "kept", which is false for one position, whose dim goes away. It must lie
 //                 inside the tensor, and keeps its strides.
-//                 Expressions also name integer and boolean scalars, counters, and device.sms, device.l2_bytes,
-//                 device.smem (bytes of shared memory that a block may have) and device.arch (120). All are known
-//                 before the first launch: a loader can check and place everything, then launch.
+//                 Expressions also name integer and boolean scalars, counters, names of {"let"}, and device.sms,
+//                 device.l2_bytes, device.smem (bytes of shared memory that a block may have) and device.arch (120).
+//                 All are known before the first launch: a loader can check and place everything, then launch.
 //
 // An expression is a number, the name of a size or of an integer scalar, or a list [op, a, b] ([op, a] of "!") with op
 // one of + - * / % cdiv min max == != < <= > >= && || !, or ["?", cond, a, b], of which only the side that counts needs

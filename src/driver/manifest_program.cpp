@@ -70,6 +70,7 @@ static Json step(const sema::HostProgram &program, const HostStmt &s) {
   switch (s.kind) {
   case HostStmt::Kind::Launch: return launch(program, s);
   case HostStmt::Kind::Alloc: return j.set("alloc", int64_t(s.alloc));
+  case HostStmt::Kind::Let: return j.set("let", s.counter).set("value", expression_json(s.lo));
   case HostStmt::Kind::Require: return j.set("require", expression_json(s.cond));
   case HostStmt::Kind::If:
     j.set("if", expression_json(s.cond)).set("then", steps(program, s.body));

@@ -88,6 +88,12 @@ private:
     switch (s.kind) {
     case HostStmt::Kind::Launch: return launch(s);
     case HostStmt::Kind::Alloc: return alloc(s);
+    case HostStmt::Kind::Let: {
+      auto v = value(s.lo, s.loc);
+      if (!v) return v.failed();
+      counters_[s.counter] = *v;
+      return {};
+    }
     case HostStmt::Kind::Require: {
       auto holds = value(s.cond, s.loc);
       if (!holds) return holds.failed();
@@ -319,8 +325,8 @@ private:
   const SourceManager &sources_;
   Plan plan_;
   ir::SizeExpr::Lookup environment_;
-  std::map<std::string, int64_t> counters_;
-  std::map<size_t, size_t> temporaries_; // by alloc: the latest
+  std::map<std::string, int64_t> counters_; // and numbers that statements name
+  std::map<size_t, size_t> temporaries_;    // by alloc: the latest
   std::set<std::pair<bool, size_t>> written_;
   std::optional<size_t> group_; // first launch of the parallel block
   size_t iterations_ = 0;

@@ -52,6 +52,8 @@ SizeExpr SizeExpr::make(Operator op, SizeExpr a, SizeExpr b) {
   if (a.is_const() && a.value() == 1 && op == Operator::Mul) return b;
   if (b.is_const() && b.value() == 0 && (op == Operator::Add || op == Operator::Sub)) return a;
   if (a.is_const() && a.value() == 0 && op == Operator::Add) return b;
+  if (a.is_const() && a.value() == 0 && op == Operator::And) return constant(0); // whatever b is
+  if (a.is_const() && a.value() != 0 && op == Operator::Or) return constant(1);
   return SizeExpr(std::make_shared<const Node>(Node{op, 0, "", {std::move(a), std::move(b)}}));
 }
 

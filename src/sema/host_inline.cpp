@@ -109,7 +109,7 @@ private:
     for (LaunchArgument &a : s.args) a = argument(a);
     for (SizeExpr &e : s.sizes) e = size(e);
     for (SizeExpr *e : {&s.cond, &s.lo, &s.hi, &s.step}) *e = size(*e);
-    if (s.kind == HostStmt::Kind::For) {
+    if (s.kind == HostStmt::Kind::For || s.kind == HostStmt::Kind::Let) {
       s.counter = fresh_symbol_(s.counter);
       symbols_.insert_or_assign(from.counter, SizeExpr::symbol(s.counter));
     }
@@ -146,10 +146,11 @@ std::shared_ptr<HostProgram> ProgramInstance::program_instance(const ast::Functi
 void ProgramInstance::inline_program(const HostProgram &callee, const HostStmt &call, std::vector<HostStmt> &out) {
   const ir::Function &f = *callee.header;
   Inliner::Symbols symbols;
-  for (size_t i = 0; i < f.sizes.size(); i++) symbols.insert_or_assign(f.sizes[i], call.sizes[i]);
+  for (size_t i = 0; i < f.sizes.size(); i++)
+    symbols.insert_or_assign(f.sizes[i], named(call.sizes[i], f.sizes[i], call.loc, out));
   for (size_t i = 0; i < f.params.size(); i++)
     if (call.args[i].kind == LaunchArgument::Kind::Integer)
-      symbols.insert_or_assign(f.params[i].name, call.args[i].integer);
+      symbols.insert_or_assign(f.params[i].name, named(call.args[i].integer, f.params[i].name, call.loc, out));
   std::function<std::string(const std::string &)> fresh = [this](const std::string &name) {
     return fresh_symbol(name);
   };

@@ -88,9 +88,14 @@ private:
   std::optional<NumberExpr> number_of(const ir::Value *v) const;
   std::optional<ir::SizeExpr> size_of(const ir::Value *v) const;
   std::string fresh_symbol(const std::string &name);
+  // The expression, or, if it is a large one, a symbol that a new statement gives its value: expressions of expressions
+  // would grow beyond all bounds.
+  ir::SizeExpr named(const ir::SizeExpr &e, const std::string &name, SourceLoc loc, std::vector<HostStmt> &out);
 
   // tensors
-  const ir::Value *tensor_named(const ast::Expr &e);                   // null if the expression is no tensor's name
+  const ir::Value *tensor_named(const ast::Expr &e); // null if the expression is no tensor's name
+  // The variable, if the expression is a tensor that this variant does not have, or a part of one.
+  Elaborator::Var *absent_tensor(const ast::Expr &e);
   std::optional<TensorView> view(const ast::Expr &e, bool &is_tensor); // nullopt after a report
   SV define_view(TensorView v, SourceLoc loc);
   std::optional<TensorView> part(TensorView base, const ast::Expr &index);

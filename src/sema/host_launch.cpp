@@ -120,9 +120,10 @@ bool ProgramInstance::bind_arguments(const ast::Function &kernel, const ast::Exp
       continue;
     }
     if (!is_tensor_param(p)) continue;
+    g.absent = absent_tensor(*g.expr) != nullptr;
     if (g.expr->kind == ExprKind::Name) {
       Elaborator::Var *v = e_.lookup(g.expr->text);
-      g.absent = v ? v->value.is(Kind::Absent) : g.expr->text == "none";
+      g.absent |= !v && g.expr->text == "none";
       if (v && v->value.is_poison()) { // reported where it was declared
         ok = false;
         continue;

@@ -16,7 +16,7 @@ bool ProgramInstance::needs_computing(const ast::Expr &e) {
   ast::walk(e, [&](const ast::Expr &x) {
     if (x.kind == ExprKind::Float) found = true;
     if (x.kind == ExprKind::Call && x.operands.empty())
-      found |= x.text != "cdiv" && x.text != "min" && x.text != "max" && x.text != "dim";
+      found |= x.text != "cdiv" && x.text != "min" && x.text != "max" && x.text != "dim" && x.text != "has";
     if (x.kind == ExprKind::Name)
       if (Elaborator::Var *v = e_.lookup(x.text); v && v->value.is(Kind::Value))
         found |= !e_.size_symbols.count(x.text);

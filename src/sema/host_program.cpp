@@ -130,10 +130,20 @@ void ProgramInstance::let(const ast::Stmt &s, std::vector<HostStmt> &out) {
       alloc(name, e, out);
       continue;
     }
+    if (Elaborator::Var *whole = absent_tensor(e)) {
+      e_.define(name, whole->value);
+      continue;
+    }
     bool is_tensor = false;
     std::optional<TensorView> v = view(e, is_tensor);
     if (v) v->name = name.text;
-    e_.define(name, v ? define_view(std::move(*v), e.loc) : is_tensor ? SV::poison() : scalar(e));
+    if (is_tensor) {
+      e_.define(name, v ? define_view(std::move(*v), e.loc) : SV::poison());
+      continue;
+    }
+    SV number = scalar(e);
+    if (number.is(Kind::Size)) number.size = std::make_shared<SizeExpr>(named(*number.size, name.text, name.loc, out));
+    e_.define(name, std::move(number));
   }
 }
 
@@ -259,6 +269,29 @@ std::string ProgramInstance::fresh_symbol(const std::string &name) {
   return out;
 }
 
+// Nodes of an expression, counted up to `most`.
+static int64_t node_count(const SizeExpr &e, int64_t most) {
+  using Op = SizeExpr::Op;
+  int64_t n = 1;
+  if (e.op() == Op::Const || e.op() == Op::Sym || most <= 1) return n;
+  n += node_count(e.a(), most - n);
+  if (e.op() != Op::Not && n < most) n += node_count(e.b(), most - n);
+  if (e.op() == Op::Select && n < most) n += node_count(e.c(), most - n);
+  return n;
+}
+
+SizeExpr ProgramInstance::named(const SizeExpr &e, const std::string &name, SourceLoc loc, std::vector<HostStmt> &out) {
+  constexpr int64_t kMostNodes = 7;
+  if (node_count(e, kMostNodes + 1) <= kMostNodes) return e;
+  HostStmt s;
+  s.kind = HostStmt::Kind::Let;
+  s.loc = loc;
+  s.counter = fresh_symbol(name);
+  s.lo = e;
+  out.push_back(s);
+  return SizeExpr::symbol(s.counter);
+}
+
 bool ProgramInstance::at_launch(const ast::Expr &e) {
   bool found = false;
   ast::walk(e, [&](const ast::Expr &x) {
@@ -361,6 +394,13 @@ SV ProgramInstance::define_view(TensorView v, SourceLoc loc) {
   ir::Value *value = out_->header->new_value(ir::Type::tensor(v.dtype, shape), v.name);
   views_[value] = std::move(v);
   return SV::make_tensor(value, loc);
+}
+
+Elaborator::Var *ProgramInstance::absent_tensor(const ast::Expr &e) {
+  const ast::Expr *whole = &e;
+  while (whole->kind == ExprKind::Index) whole = whole->operands[0].get();
+  Elaborator::Var *v = whole->kind == ExprKind::Name ? e_.lookup(whole->text) : nullptr;
+  return v && v->value.is(Kind::Absent) ? v : nullptr;
 }
 
 std::optional<TensorView> ProgramInstance::view(const ast::Expr &e, bool &is_tensor) {

@@ -63,6 +63,7 @@ struct HostStmt {
   enum class Kind : uint8_t {
     Launch,   // kernel, args, sizes
     Alloc,    // alloc: a fresh temporary each time
+    Let,      // counter, lo: a number that later statements name
     Require,  // cond: a `where` of a program that this one launches
     If,       // cond, body, else_body
     For,      // counter, lo, hi, step, body
@@ -74,7 +75,7 @@ struct HostStmt {
   std::vector<ir::SizeExpr> sizes;  // by size of the kernel
   size_t alloc = 0;                 // index of HostProgram::allocs
   ir::SizeExpr cond, lo, hi, step;
-  std::string counter; // a symbol of the expressions in the body; no other symbol has its name
+  std::string counter; // a symbol of later expressions; no other symbol has its name
   std::vector<HostStmt> body, else_body;
 };
 

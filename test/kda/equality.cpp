@@ -132,3 +132,65 @@ TEST_CASE("a state by columns is the state by rows, transposed") {
     check_equal(run(columns), want, program);
   }
 }
+
+TEST_CASE("slices of the backward pass give the bits of one pass") {
+  struct Case {
+    Shape shape;
+    std::vector<int64_t> cu;
+    const char *slice, *pieces;
+  };
+  const Case cases[] = {
+      {{.B = 1, .T = 150, .H = 2, .HV = 4, .K = 32, .V = 48}, {}, "32", "1"},
+      {{.B = 3, .T = 75, .H = 3, .HV = 3, .K = 32, .V = 32, .N = 3}, {}, "64", "2"},
+      {{.B = 2, .T = 97, .H = 2, .HV = 2, .K = 32, .V = 32, .N = 2}, {}, "32", "4"},
+      // Cuts in blocks of a sequence, between two, at the end of one, in a sequence of one token; empty ones at cuts
+      // and at both ends.
+      {{.B = 1, .T = 200, .H = 1, .HV = 2, .K = 32, .V = 32, .N = 9},
+       {0, 0, 5, 32, 32, 131, 131, 160, 161, 200},
+       "32",
+       "1"},
+      {{.B = 1, .T = 200, .H = 2, .HV = 2, .K = 32, .V = 32, .N = 4}, {0, 127, 129, 200, 200}, "64", "2"},
+      {{.B = 1, .T = 90, .H = 1, .HV = 1, .K = 32, .V = 32, .N = 3}, {0, 0, 90, 90}, "32", "1"},
+  };
+  int64_t seed = 40;
+  for (const Case &c : cases)
+    for (Executor executor : {Executor::Interp, Executor::Emu}) {
+      if (executor == Executor::Emu && c.shape.HV == c.shape.H && c.cu.empty()) continue;
+      Problem p = bounded_problem("kda_backward", c.shape, seed++);
+      if (!c.cu.empty()) p.inputs["cu"] = offsets(c.cu);
+      p.inputs["a_log"] = normal(DType::F32, {c.shape.HV}, seed++, 0.5);
+      p.inputs["dt_bias"] = normal(DType::F32, {c.shape.HV, c.shape.K}, seed++, 0.5);
+      p.options["SLICE"] = "4096", p.options["PIECES"] = "1";
+      Tensors whole = run(p, {.executor = executor});
+      p.options["SLICE"] = c.slice, p.options["PIECES"] = c.pieces;
+      Tensors sliced = run(p, {.executor = executor});
+      for (const char *name : {"da_log", "ddt_bias"}) { // sums of the same numbers in another order
+        Tolerance limit;
+        limit.rms = 1e-5;
+        Comparison difference = compare(sliced.at(name), whole.at(name), limit);
+        CHECK_MESSAGE(difference.pass, difference.to_string(name));
+        sliced.erase(name), whole.erase(name);
+      }
+      check_equal(sliced, whole, fmt::format("T {}, slices of {}", c.shape.T, c.slice));
+      if (executor == Executor::Interp && c.cu.empty()) check_against_reference(p);
+    }
+}
+
+TEST_CASE("states of the forward pass are those that the backward pass makes again") {
+  for (bool packed : {false, true})
+    for (Executor executor : {Executor::Interp, Executor::Emu}) {
+      Shape shape{.B = packed ? 1 : 2, .T = 150, .H = 1, .HV = 2, .K = 32, .V = 48, .N = packed ? 5 : 2};
+      Problem forward = bounded_problem("kda_forward", shape, 60),
+              backward = bounded_problem("kda_backward", shape, 60);
+      for (Problem *p : {&forward, &backward}) {
+        p->options["EVERY"] = "32";
+        if (packed) p->inputs["cu"] = offsets({0, 31, 64, 64, 133, 150});
+      }
+      backward.options["SLICE"] = "32", backward.options["PIECES"] = "2";
+      Tensors want = run(backward, {.executor = executor});
+      forward.slice_states = true;
+      backward.inputs["states"] = run(forward, {.executor = executor}).at("states");
+      CHECK(backward.inputs["states"].shape == std::vector<int64_t>{4, shape.B, 2, 32, 48});
+      check_equal(run(backward, {.executor = executor}), want, packed ? "packed" : "rows");
+    }
+}

@@ -20,6 +20,7 @@ struct Problem {
   Tensors inputs; // optional tensors that are not here are absent, and with them their gradients
   double scale = 0.125, bound = -5;
   bool chunk_states = false; // output hs
+  bool slice_states = false; // output states; with packed sequences parts of it may be left as they were
 };
 
 // Where a tensor lies in a buffer, in elements; what of the buffer is no element of the tensor holds NaN, or, for
@@ -43,6 +44,8 @@ std::map<std::string, std::vector<double>> expected(const Problem &p);
 // Runs both on the interpreter and compares with limits that suit small problems, or those given by output.
 using Limits = std::map<std::string, Tolerance>;
 void check_against_reference(const Problem &p, const Limits &limits = {});
+// Bytes that a call needs beyond its tensors, on the default part of a target. Of the inputs only the names matter.
+int64_t workspace_bytes(const Problem &p, const char *target);
 // The shapes of the parameters, by name; those that are absent are not there.
 std::map<std::string, std::vector<int64_t>> shapes(const Problem &p);
 

@@ -1,5 +1,5 @@
-// Memory around the tensors holds NaN: nothing of it may reach a result, and nothing may be written there (kit.h checks
-// that).
+// What the backward pass needs beyond its tensors. Memory around the tensors holds NaN: nothing of it may reach a
+// result, and nothing may be written there (kit.h checks that).
 #include "kda/kit.h"
 #include <cmath>
 
@@ -83,4 +83,38 @@ TEST_CASE("views of one projection, with NaN in the gaps") {
         }
         check_same(p, how, pad ? "views, unaligned" : "views");
       }
+}
+
+TEST_CASE("the backward pass needs at most 700 bytes for each token and head") {
+  struct Case {
+    Shape shape;
+    bool packed;
+  };
+  const Case cases[] = {
+      {{.B = 1, .T = 8192, .H = 32, .HV = 32, .K = 128, .V = 128, .N = 1}, false},
+      {{.B = 1, .T = 8192, .H = 64, .HV = 64, .K = 128, .V = 128, .N = 1}, false},
+      {{.B = 1, .T = 8192, .H = 96, .HV = 96, .K = 128, .V = 128, .N = 1}, false},
+      {{.B = 1, .T = 8192, .H = 96, .HV = 96, .K = 128, .V = 128, .N = 6}, true},
+      {{.B = 4, .T = 4096, .H = 32, .HV = 32, .K = 128, .V = 128, .N = 4}, false},
+      {{.B = 64, .T = 512, .H = 32, .HV = 32, .K = 128, .V = 128, .N = 64}, false},
+      {{.B = 1, .T = 32768, .H = 16, .HV = 16, .K = 128, .V = 128, .N = 1}, false},
+      {{.B = 1, .T = 8192, .H = 32, .HV = 64, .K = 128, .V = 128, .N = 1}, false},
+  };
+  for (const char *target : {"sm_90", "sm_120"})
+    for (const Case &c : cases) {
+      Problem p{.program = "kda_backward", .shape = c.shape, .options = {{"gate", "bounded"}, {"l2norm", "true"}}};
+      p.options["wide_range"] = "false";
+      for (const char *name : {"a_log", "dht"}) p.inputs[name] = {};
+      if (c.packed) p.inputs["cu"] = {};
+      const Shape &s = c.shape;
+      double tokens = double(s.B * s.T * s.HV);
+      double bytes = double(workspace_bytes(p, target)) / tokens;
+      p.options["SLICE"] = "1000000", p.options["PIECES"] = "1";
+      double whole = double(workspace_bytes(p, target)) / tokens;
+      std::string text = fmt::format("{} B{} T{} HV{} N{}: {:.0f} bytes, without slices {:.0f}", target, s.B, s.T, s.HV,
+                                     s.N, bytes, whole);
+      MESSAGE(text);
+      CHECK_MESSAGE(bytes <= 700, text);
+      CHECK_MESSAGE(whole > 3000, text);
+    }
 }

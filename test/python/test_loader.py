@@ -401,6 +401,13 @@ class Programs(Base):
         params = (("gate", "bounded"), ("l2norm", True), ("beta_sigmoid", True), ("neg_eigval", False), ("wide_range", False), ("v_first", False))
         dq, dk, dv, dg, dbeta, da, dbias, ds0 = tkc.kda._backward(params, None, q, k, v, g, beta, a_log, bias, None, None, do, None, K**-0.5, -5.0)
         self.assertIsNone(ds0)
+        # Slice by slice, the states made again or left by the forward pass.
+        slices = params + (("EVERY", 32), ("SLICE", 32))
+        states = torch.empty(1, 1, H, K, V, dtype=torch.float32, device=v.device)
+        tkc.kda._forward(slices, None, q, k, v, g, beta, a_log, bias, None, None, K**-0.5, -5.0, states=states)
+        for given in (None, states):
+            again = tkc.kda._backward(slices, None, q, k, v, g, beta, a_log, bias, None, None, do, None, K**-0.5, -5.0, given)
+            self.assertEqual([x.values() for x in again[:5]], [x.values() for x in (dq, dk, dv, dg, dbeta)])
         s0 = torch.tensor([0.0] * (K * V), torch.float32, (1, 1, K, V))
         o, _ = recurrence(q, k, v, g, beta, a_log, bias, s0, [0, T], -5.0)
         along_v = sum(x * y for x, y in zip(o, do.values()))  # o is 0 where v is
