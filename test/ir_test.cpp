@@ -353,7 +353,6 @@ TEST_CASE("each rule of a typed function has a function that breaks it") {
       {"store %y", "store %x", "writes the `in` parameter `x`"},
       // not before the layout search
       {"%p = lt", "%conv = convert_layout %t : tile<f32>[4, 64]\n    %p = lt", "made by passes"},
-      {"%p = lt", "block_barrier {scope = \"block\"}\n    %p = lt", "made by passes"},
       {"%p = lt %i, %M : bool", "%p = lt %i, %M : bool layout(reg[] lane[0,0,0,0,0] warp[0,0])", "has a layout before"},
       {"%k : i32", "%k : i32 layout(reg[] lane[0,0,0,0,0] warp[0,0])", "has a layout before"},
       {"%p = lt", "block_barrier {scope = \"grid\"}\n    %p = lt", "unknown scope"},

@@ -15,7 +15,7 @@ TensorMapUse tensor_map_of(const ir::Function &f, const ir::Op &fill) {
 std::vector<TensorMapUse> tensor_maps(const ir::Function &f) {
   std::vector<TensorMapUse> out;
   ir::walk(f.body, [&](const ir::Op *op) {
-    if (op->kind != ir::OpKind::RingFill || !op->attrs.has("box")) return;
+    if (!op->attrs.has("box")) return;
     TensorMapUse use = tensor_map_of(f, *op);
     if (std::find(out.begin(), out.end(), use) == out.end()) out.push_back(std::move(use));
   });

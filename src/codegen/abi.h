@@ -46,7 +46,8 @@ struct AbiParam {
 };
 
 // A tensor map that the launcher makes of a tensor's base, extents and strides: tiled, without interleave, elements
-// beyond the extents read as zero. The kernel's ring_fill ops with attribute `box` say which are needed.
+// beyond the extents read as zero. The kernel's ops with attribute `box` (ring_fill, copies by hand) say which are
+// needed.
 struct TensorMapUse {
   size_t param = 0;         // index of ir::Function::params
   std::vector<int64_t> box; // elements of one copy, outermost dim first like the tensor's dims
@@ -55,7 +56,7 @@ struct TensorMapUse {
 };
 // In order of first use, each once.
 std::vector<TensorMapUse> tensor_maps(const ir::Function &f);
-// Of a ring_fill by tensor copies.
+// Of an op with a `box`.
 TensorMapUse tensor_map_of(const ir::Function &f, const ir::Op &fill);
 inline constexpr int64_t kTensorMapBytes = 128, kTensorMapAlignment = 64;
 

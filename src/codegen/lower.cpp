@@ -1,5 +1,6 @@
 #include "codegen/lower.h"
 #include "codegen/nvvm.h"
+#include "ir/by_hand.h"
 #include "support/check.h"
 #include "llvm/IR/IntrinsicsNVPTX.h"
 #include <algorithm>
@@ -272,6 +273,13 @@ llvm::Function *FunctionLowering::run() {
   make_arguments();
   make_programs();
   builder_.SetInsertPoint(body);
+  if (!options_.aligned && ir::needs_alignment(ctx_.function)) {
+    // Copies by the asynchronous proxy that the source asks for have no other form.
+    nvvm::assertfail(builder_, "the kernel copies by hand, in pieces of 16 bytes: its tensors must be aligned to them",
+                     "", 0, ctx_.function.name);
+    builder_.CreateUnreachable();
+    return function_;
+  }
   ctx_.lower_block(ctx_.function.body);
   return function_;
 }

@@ -91,7 +91,7 @@ public:
 
   // ---- tensor copies: only the entry that assumes aligned tensors makes them
   bool tensor_copies() const { return aligned_; }
-  // The generic address of the tensor map that a ring_fill needs.
+  // The generic address of the tensor map that an op with a `box` needs.
   llvm::Value *tensor_map(const ir::Op &fill) const;
   // Of an item of a ring, started by its ring_publish: one thread issues them together. By ring_alloc.
   std::map<const ir::Op *, std::vector<std::function<void(llvm::Value *barrier)>>> started;

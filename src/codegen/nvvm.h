@@ -163,6 +163,15 @@ void cp_async_bulk_g2s(Builder &b, V to, V from, int64_t bytes, V barrier);
 // outside of the tensor arrives as zero. The name shared::cta is what sm_120 has an instruction for; shared::cluster
 // makes a call there.
 void cp_async_bulk_tensor_g2s(Builder &b, V to, V map, std::span<llvm::Value *const> at, V barrier);
+// cp.async.bulk.tensor.{1..5}d.global.shared::cta.tile.bulk_group, and the same combined with what is there: parts of
+// the thread's bulk group.
+void cp_async_bulk_tensor_s2g(Builder &b, V from, V map, std::span<llvm::Value *const> at);
+enum class BulkReduce : uint8_t { Add, Min, Max };
+void cp_reduce_async_bulk_tensor_s2g(Builder &b, BulkReduce op, V from, V map, std::span<llvm::Value *const> at);
+void cp_async_bulk_prefetch_tensor(Builder &b, V map, std::span<llvm::Value *const> at);
+void cp_async_bulk_commit_group(Builder &b);
+// All bulk groups of this thread but the last `pending` are complete, or with `read` have read their sources.
+void cp_async_bulk_wait_group(Builder &b, int64_t pending, bool read);
 // Accesses of this thread to shared memory by the generic proxy come before those of the asynchronous proxy that are
 // ordered behind the fence (kTma).
 void fence_proxy_async_shared_cta(Builder &b);
@@ -171,14 +180,24 @@ V elect_sync(Builder &b);
 
 // ---- mbarriers: 8 bytes of shared memory each
 void mbarrier_init(Builder &b, V barrier, int64_t count);
+void mbarrier_inval(Builder &b, V barrier);
 // One arrival (release, cta scope).
 void mbarrier_arrive(Builder &b, V barrier);
+// `count` arrivals; gives the state (i64) of the phase that they belong to. Without kHopper all but the last go first,
+// by mbarrier.arrive.noComplete.
+V mbarrier_arrive(Builder &b, V barrier, int64_t count, const ir::Target &target);
+// So many more bytes of copies are expected in the phase (kTma).
+void mbarrier_expect_tx(Builder &b, V barrier, int64_t bytes);
 // Makes initialisations visible to the asynchronous proxy and to other blocks (kTma).
 void fence_mbarrier_init(Builder &b);
 // One arrival, after `bytes` more bytes of copies are expected in the phase (kTma).
 void mbarrier_arrive_expect_tx(Builder &b, V barrier, int64_t bytes);
 // The arrival of this thread comes when its cp.async up to here are complete; it is one of the expected count.
 void cp_async_mbarrier_arrive_noinc(Builder &b, V barrier);
+// The same arrival, but one more that the phase then expects.
+void cp_async_mbarrier_arrive(Builder &b, V barrier);
+// Waits until the phase of this state is over, as below.
+void mbarrier_wait(Builder &b, V barrier, V state, const ir::Target &target);
 // Waits until the phase with this parity (i32, 0 or 1) is over: mbarrier.try_wait where there is one, else test_wait,
 // in a loop.
 void mbarrier_wait_parity(Builder &b, V barrier, V parity, const ir::Target &target);

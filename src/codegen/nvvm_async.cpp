@@ -71,6 +71,46 @@ void cp_async_bulk_tensor_g2s(Builder &b, V to, V map, std::span<Value *const> a
   call(b, kByRank[at.size() - 1], args);
 }
 
+namespace {
+// Shared memory (null: none), map, place and no hint for the cache.
+void bulk_tensor(Builder &b, std::span<const Intrinsic::ID> by_rank, V from, V map, std::span<Value *const> at) {
+  TKC_CHECK(at.size() >= 1 && at.size() <= by_rank.size(), "a tensor copy of rank {}", at.size());
+  SmallVector<V, 10> args;
+  if (from) args.push_back(from);
+  args.push_back(map);
+  args.append(at.begin(), at.end());
+  args.append({PoisonValue::get(b.getInt64Ty()), b.getFalse()});
+  call(b, by_rank[at.size() - 1], args);
+}
+#define TKC_BY_RANK(name)                                                                                              \
+  { Intrinsic::name##_1d, Intrinsic::name##_2d, Intrinsic::name##_3d, Intrinsic::name##_4d, Intrinsic::name##_5d }
+} // namespace
+
+void cp_async_bulk_tensor_s2g(Builder &b, V from, V map, std::span<Value *const> at) {
+  constexpr Intrinsic::ID kByRank[] = TKC_BY_RANK(nvvm_cp_async_bulk_tensor_s2g_tile);
+  bulk_tensor(b, kByRank, from, map, at);
+}
+
+void cp_reduce_async_bulk_tensor_s2g(Builder &b, BulkReduce op, V from, V map, std::span<Value *const> at) {
+  constexpr Intrinsic::ID kByRank[][5] = {TKC_BY_RANK(nvvm_cp_async_bulk_tensor_reduce_add_tile),
+                                          TKC_BY_RANK(nvvm_cp_async_bulk_tensor_reduce_min_tile),
+                                          TKC_BY_RANK(nvvm_cp_async_bulk_tensor_reduce_max_tile)};
+  bulk_tensor(b, kByRank[size_t(op)], from, map, at);
+}
+
+void cp_async_bulk_prefetch_tensor(Builder &b, V map, std::span<Value *const> at) {
+  constexpr Intrinsic::ID kByRank[] = TKC_BY_RANK(nvvm_cp_async_bulk_tensor_prefetch_tile);
+  bulk_tensor(b, kByRank, nullptr, map, at);
+}
+#undef TKC_BY_RANK
+
+void cp_async_bulk_commit_group(Builder &b) { call(b, Intrinsic::nvvm_cp_async_bulk_commit_group, {}); }
+
+void cp_async_bulk_wait_group(Builder &b, int64_t pending, bool read) {
+  call(b, read ? Intrinsic::nvvm_cp_async_bulk_wait_group_read : Intrinsic::nvvm_cp_async_bulk_wait_group,
+       {b.getInt32(unsigned(pending))});
+}
+
 void fence_proxy_async_shared_cta(Builder &b) { call(b, Intrinsic::nvvm_fence_proxy_async_shared_cta, {}); }
 
 V elect_sync(Builder &b) { return b.CreateExtractValue(call(b, Intrinsic::nvvm_elect_sync, {b.getInt32(~0u)}), 1); }
@@ -92,15 +132,48 @@ void cp_async_mbarrier_arrive_noinc(Builder &b, V barrier) {
   call(b, Intrinsic::nvvm_cp_async_mbarrier_arrive_noinc_shared, {barrier});
 }
 
-void mbarrier_wait_parity(Builder &b, V barrier, V parity, const ir::Target &target) {
+void cp_async_mbarrier_arrive(Builder &b, V barrier) {
+  call(b, Intrinsic::nvvm_cp_async_mbarrier_arrive_shared, {barrier});
+}
+
+void mbarrier_inval(Builder &b, V barrier) { call(b, Intrinsic::nvvm_mbarrier_inval_shared, {barrier}); }
+
+void mbarrier_expect_tx(Builder &b, V barrier, int64_t bytes) {
+  TKC_CHECK(bytes >= 0 && bytes < 1 << 20, "{} bytes expected in a phase", bytes);
+  call(b, Intrinsic::nvvm_mbarrier_expect_tx_scope_cta_space_cta, {barrier, b.getInt32(unsigned(bytes))});
+}
+
+V mbarrier_arrive(Builder &b, V barrier, int64_t count, const ir::Target &target) {
+  if (count == 1) return call(b, Intrinsic::nvvm_mbarrier_arrive_shared, {barrier});
+  if (target.has(ir::kHopper))
+    return call(b, Intrinsic::nvvm_mbarrier_arrive_scope_cta_space_cta, {barrier, b.getInt32(unsigned(count))});
+  call(b, Intrinsic::nvvm_mbarrier_arrive_noComplete_shared, {barrier, b.getInt32(unsigned(count - 1))});
+  return call(b, Intrinsic::nvvm_mbarrier_arrive_shared, {barrier});
+}
+
+namespace {
+void wait_loop(Builder &b, Intrinsic::ID id, V barrier, V phase) {
   Function *f = b.GetInsertBlock()->getParent();
   auto *wait = BasicBlock::Create(b.getContext(), "wait", f), *after = BasicBlock::Create(b.getContext(), "arrived", f);
   b.CreateBr(wait);
   b.SetInsertPoint(wait);
-  Intrinsic::ID id = target.has(ir::kHopper) ? Intrinsic::nvvm_mbarrier_try_wait_parity_scope_cta_space_cta
-                                             : Intrinsic::nvvm_mbarrier_test_wait_parity_scope_cta_space_cta;
-  b.CreateCondBr(call(b, id, {barrier, parity}), after, wait);
+  b.CreateCondBr(call(b, id, {barrier, phase}), after, wait);
   b.SetInsertPoint(after);
+}
+} // namespace
+
+void mbarrier_wait(Builder &b, V barrier, V state, const ir::Target &target) {
+  wait_loop(b,
+            target.has(ir::kHopper) ? Intrinsic::nvvm_mbarrier_try_wait_scope_cta_space_cta
+                                    : Intrinsic::nvvm_mbarrier_test_wait_scope_cta_space_cta,
+            barrier, state);
+}
+
+void mbarrier_wait_parity(Builder &b, V barrier, V parity, const ir::Target &target) {
+  wait_loop(b,
+            target.has(ir::kHopper) ? Intrinsic::nvvm_mbarrier_try_wait_parity_scope_cta_space_cta
+                                    : Intrinsic::nvvm_mbarrier_test_wait_parity_scope_cta_space_cta,
+            barrier, parity);
 }
 
 V mbarrier_test_parity(Builder &b, V barrier, V parity) {

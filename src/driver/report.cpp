@@ -96,6 +96,7 @@ public:
     for (const passes::SynchronousLoad &s : l.left)
       remark(fmt::format("the load of {} in loop {} is synchronous: {}", s.tensor, l.variable, s.reason));
     if (!l.not_tma.empty()) remark(fmt::format("loop {} is not by TMA: {}", l.variable, l.not_tma));
+    if (!l.plain.empty()) remark(fmt::format("loop {} loads and stores instead of copying: {}", l.variable, l.plain));
     if (!l.fewer.empty()) remark(fmt::format("loop {} has fewer stages than it could: {}", l.variable, l.fewer));
   }
 

@@ -101,6 +101,7 @@ Json json(const LoopReport &l) {
     left.push(Json::object().set("tensor", s.tensor).set("reason", s.reason));
   if (!p.left.empty()) j.set("synchronousLoads", std::move(left));
   if (!p.not_tma.empty()) j.set("notTma", p.not_tma);
+  if (!p.plain.empty()) j.set("plainCopies", p.plain);
   if (!p.fewer.empty()) j.set("fewerStages", p.fewer);
   j.set("waits", l.waits).set("barriers", l.barriers).set("warpSyncs", l.warp_syncs).set("proxyFences", l.fences);
   return j.set("iteration", json(l.estimate));

@@ -6,6 +6,7 @@
 #include "ir/op_def.h"
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <variant>
 
@@ -44,7 +45,8 @@ struct TensorRef {
   std::vector<int64_t> extents, strides;
 };
 
-using Value = std::variant<std::monostate, Tile, TensorRef>;
+struct BlockMemory; // interp/block_memory.h
+using Value = std::variant<std::monostate, Tile, TensorRef, std::shared_ptr<BlockMemory>>;
 
 struct Trap { // a fault of the program while it runs: assertion, division by zero, access outside the tensor's memory
   SourceLoc loc;
@@ -84,6 +86,9 @@ public:
   const Tile &tile(const ir::Value *v) const { return std::get<Tile>(values_[size_t(v->id)]); }
   const TensorRef &tensor(const ir::Value *v) const { return std::get<TensorRef>(values_[size_t(v->id)]); }
   const Value &get(const ir::Value *v) const { return values_[size_t(v->id)]; }
+  BlockMemory &memory(const ir::Value *v) const {
+    return *std::get<std::shared_ptr<BlockMemory>>(values_[size_t(v->id)]);
+  }
   int64_t scalar_i(const ir::Value *v) const { return tile(v).as_i(0); }
   void set(const ir::Value *v, Value x) { values_[size_t(v->id)] = std::move(x); }
   // Operand i to change in place: moved out where this op is the value's last use, so that a loop that updates an array

@@ -29,7 +29,7 @@ void Roles::next_turn() {
   turns_.notify_all();
 }
 
-template <typename Ready> bool Roles::wait(Ctx &ctx, const Op &op, const char *what, Ready &&ready) {
+template <typename Ready> bool Roles::wait(Ctx &ctx, const Op &op, const std::string &what, Ready &&ready) {
   std::unique_lock guard(lock_);
   while (!stuck_ && !ready()) {
     if (++idle_ > ended_.size()) { // every role has had its turn since one got on
@@ -43,21 +43,28 @@ template <typename Ready> bool Roles::wait(Ctx &ctx, const Op &op, const char *w
   }
   idle_ = 0;
   if (!stuck_) return true;
-  ctx.trap(op, fmt::format("deadlock: role `{}` waits for ever for {} of ring `{}`", role_name(op_, ctx.role()), what,
-                           op.operand(0)->name));
+  ctx.trap(op, fmt::format("deadlock: role `{}` waits for ever for {}", role_name(op_, ctx.role()), what));
   return false;
+}
+
+void Roles::await(Ctx &ctx, const Op &op, const std::string &what, const std::function<bool()> &ready) {
+  wait(ctx, op, what, ready);
 }
 
 void Roles::push(Ctx &ctx, const Op &push, RingItem item) {
   Queue &q = queue(push);
-  if (!wait(ctx, push, "a free slot", [&] { return q.items.size() < q.slots; })) return;
+  if (!wait(ctx, push, fmt::format("a free slot of ring `{}`", push.operand(0)->name),
+            [&] { return q.items.size() < q.slots; }))
+    return;
   q.pushed++;
   q.items.push_back(std::move(item));
 }
 
 void Roles::pop(Ctx &ctx, const Op &pop) {
   Queue &q = queue(pop);
-  if (!wait(ctx, pop, "an item", [&] { return q.waiting(ctx.role()) > 0; })) return;
+  if (!wait(ctx, pop, fmt::format("an item of ring `{}`", pop.operand(0)->name),
+            [&] { return q.waiting(ctx.role()) > 0; }))
+    return;
   held_[ctx.role()][&pop] = q.items[q.items.size() - size_t(q.waiting(ctx.role()))];
   q.popped[ctx.role()]++;
   int64_t most = 0;

@@ -18,6 +18,9 @@ public:
   void pop(Ctx &ctx, const ir::Op &pop);
   const RingItem &item(const Ctx &ctx, const ir::Op &pop) const { return held_[ctx.role()].at(&pop); }
 
+  // Waits until `ready`, which what another role does may make true; `what` for the trap if that never comes.
+  void await(Ctx &ctx, const ir::Op &op, const std::string &what, const std::function<bool()> &ready);
+
   void run(Ctx &ctx);
 
 private:
@@ -30,7 +33,7 @@ private:
   };
   Queue &queue(const ir::Op &op) { return queues_.at(op.operand(0)); }
   // Lets the others run until `ready`; false, after a trap, if that never comes.
-  template <typename Ready> bool wait(Ctx &ctx, const ir::Op &op, const char *what, Ready &&ready);
+  template <typename Ready> bool wait(Ctx &ctx, const ir::Op &op, const std::string &what, Ready &&ready);
   void next_turn();
   void body(Ctx &ctx, size_t role);
 

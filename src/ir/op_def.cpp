@@ -63,7 +63,8 @@ SigParam parse_param(std::string_view op, std::string_view text) {
   static const std::map<std::string_view, SigParam::Kind> kinds = {
       {"tile", SigParam::Kind::Tile},     {"scalar", SigParam::Kind::Scalar}, {"view", SigParam::Kind::View},
       {"tensor", SigParam::Kind::Tensor}, {"int", SigParam::Kind::Int},       {"ints", SigParam::Kind::Ints},
-      {"bool", SigParam::Kind::Bool},     {"type", SigParam::Kind::Type},     {"string", SigParam::Kind::String}};
+      {"bool", SigParam::Kind::Bool},     {"shared", SigParam::Kind::Shared}, {"barrier", SigParam::Kind::Barrier},
+      {"state", SigParam::Kind::State},   {"type", SigParam::Kind::Type},     {"string", SigParam::Kind::String}};
   if (auto it = kinds.find(kind); it != kinds.end()) {
     p.kind = it->second;
     return p;

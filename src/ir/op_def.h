@@ -137,9 +137,11 @@ struct OpDef {
   Text name;   // in IR text, unique
   Text source; // the call's name in .tk source; several ops may share one (max: two operands, or axis =); "-" none
   // "max(x: tile, axis: int, keep: bool = false)": parameters in order. Kinds: tile (a tile or scalar value),
-  // scalar (rank 0), view (an indexed tensor), tensor, int, ints, bool, type, string, enum names separated by |.
-  // The others than tile, scalar, view and tensor become attributes of the same name. `= value` makes one optional;
-  // `tile?` an optional value; `tile...` any number. Operand names come from here.
+  // scalar (rank 0), view (an indexed tensor), tensor, shared (a slot of a buffer made by `shared`), barrier (an
+  // mbarrier), state (what an arrival gives), int, ints, bool, type, string, enum names separated by |. Values are
+  // operands, in order; slots and mbarriers are two operands each, behind all others: who made them, and which of its
+  // slots (ir/by_hand.h). The rest become attributes of the same name. `= value` makes one optional; `tile?` an
+  // optional value; `tile...` any number. Operand names come from here.
   Text signature;
   Text doc;     // what it means, with the mathematics; one paragraph
   Text example; // statements that run in a kernel body; lines starting with "# " are hidden in the manual
@@ -170,12 +172,27 @@ const std::vector<OpKind> &all_ops();
 
 // The parameters of a signature, parsed once.
 struct SigParam {
-  enum class Kind : uint8_t { Tile, Scalar, View, Tensor, Int, Ints, Bool, Type, String, Enum } kind;
+  enum class Kind : uint8_t {
+    Tile,
+    Scalar,
+    View,
+    Tensor,
+    Shared,
+    Barrier,
+    State,
+    Int,
+    Ints,
+    Bool,
+    Type,
+    String,
+    Enum
+  } kind;
   std::string name;
   bool optional = false, variadic = false;
   std::string default_text;         // "" if none
   std::vector<std::string> choices; // Enum
-  bool is_value() const { return kind <= Kind::Tensor; }
+  bool is_value() const { return kind <= Kind::State; }
+  bool is_place() const { return kind == Kind::Shared || kind == Kind::Barrier; }
 };
 const std::vector<SigParam> &signature(OpKind kind);
 

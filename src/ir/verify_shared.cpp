@@ -3,6 +3,7 @@
 // The function is walked with the set of accesses that may still be in flight: made since the last block barrier on
 // some path. Regions of loops are walked until the set no longer grows, so accesses of one iteration meet those of the
 // next.
+#include "ir/by_hand.h"
 #include "ir/ring.h"
 #include "ir/verify_rules.h"
 #include "layout/convert.h"
@@ -50,6 +51,7 @@ public:
     walk(f_.body, [&](const Op *op) { collect(*op); });
     if (!faults_.list.empty()) return;
     roles_apart();
+    by_hand_apart();
     State state;
     block(*f_.body, state);
   }
@@ -73,6 +75,7 @@ private:
         faults_.add(op, "mbarriers at {} pass the end of shared memory at {}", barriers, f_.shared_bytes);
       return;
     }
+    if (op.kind == OpKind::SharedAlloc || op.kind == OpKind::BarrierAlloc) return collect_by_hand(op);
     ScratchFn *scratch = def(op).scratch;
     int64_t bytes = store ? op.attrs.get<SmemLayout>("smem").bytes : scratch ? scratch(op) : 0;
     if (!store && bytes == 0) return;
@@ -85,6 +88,24 @@ private:
     if (offset + bytes > f_.shared_bytes)
       faults_.add(op, "[{}, {}) passes the end of shared memory at {}", offset, offset + bytes, f_.shared_bytes);
     buffers_[&op] = {&op, offset, offset + bytes};
+  }
+
+  void collect_by_hand(const Op &op) {
+    if (!op.attrs.has("offset")) return faults_.add(op, "attribute `offset` is missing: it has no place");
+    bool buffer = op.kind == OpKind::SharedAlloc;
+    int64_t at = op.attrs.i("offset"), bytes = buffer ? op.attrs.i("bytes") : 8 * slots_of(op);
+    int64_t align = buffer ? std::max<int64_t>(16, op.attrs.get<SmemLayout>("smem").alignment) : 8;
+    if (at < 0 || at % align) faults_.add(op, "offset {} is not a multiple of {}", at, align);
+    if (at + bytes > f_.shared_bytes)
+      faults_.add(op, "[{}, {}) passes the end of shared memory at {}", at, at + bytes, f_.shared_bytes);
+    buffers_[&op] = {&op, at, at + bytes};
+  }
+  // What a kernel makes by hand is its own for as long as it runs.
+  void by_hand_apart() {
+    for (const auto &[a, x] : buffers_)
+      for (const auto &[b, y] : buffers_)
+        if (a != b && (a->kind == OpKind::SharedAlloc || a->kind == OpKind::BarrierAlloc) && x.overlaps(y))
+          fault(*b, *a, "has bytes of");
   }
 
   // No barrier orders what one role does with a buffer before what another one does.
@@ -179,6 +200,8 @@ private:
         state.pending[{op, op, true}] = false;
         break;
       case OpKind::ScratchLoad: read(*op, state); break;
+      case OpKind::SharedAlloc: // who uses it when is the proof's business
+      case OpKind::BarrierAlloc:
       case OpKind::RingAlloc:
       case OpKind::RingAcquire:
       case OpKind::RingPublish:

@@ -1,4 +1,5 @@
 // Attributes, inferred types and effects.
+#include "ir/by_hand.h"
 #include "ir/verify_rules.h"
 
 namespace tkc::ir {
@@ -62,6 +63,22 @@ std::vector<AttrRule> required_attrs(OpKind kind) {
   case OpKind::RingItem: return {{"field", 'i'}};
   case OpKind::BlockBarrier: return {{"scope", 's'}};
   case OpKind::ScratchStore: return {{"smem", 'm'}};
+  case OpKind::SharedAlloc: return {{"dtype", 't'}, {"shape", 'l'}, {"slots", 'i'}};
+  case OpKind::BarrierAlloc: return {{"slots", 'i'}};
+  case OpKind::CopyAsync:
+  case OpKind::CopyAsyncBulk:
+  case OpKind::CopyAsyncTx:
+  case OpKind::TmaLoad:
+  case OpKind::TmaStore:
+  case OpKind::TmaPrefetch: return {{"sizes", 'l'}, {"drop", 'l'}, {"gather", 'l'}};
+  case OpKind::TmaReduce: return {{"sizes", 'l'}, {"drop", 'l'}, {"gather", 'l'}, {"how", 's'}};
+  case OpKind::WaitGroup: return {{"pending", 'i'}};
+  case OpKind::BulkWaitGroup: return {{"pending", 'i'}, {"read", 'i'}};
+  case OpKind::MbarrierInit:
+  case OpKind::MbarrierArrive: return {{"count", 'i'}};
+  case OpKind::MbarrierExpectTx:
+  case OpKind::MbarrierArriveExpectTx: return {{"bytes", 'i'}};
+  case OpKind::MbarrierArriveCopies: return {{"noinc", 'i'}};
   default: return {};
   }
 }
@@ -85,7 +102,8 @@ const Attr *find_attr(const Op &op, std::string_view key) {
 }
 
 bool is_global_access(OpKind kind) {
-  return kind == OpKind::Load || kind == OpKind::Store || (kind >= OpKind::AtomicAdd && kind <= OpKind::AtomicCas);
+  return kind == OpKind::Load || kind == OpKind::Store || is_copy(kind) ||
+         (kind >= OpKind::AtomicAdd && kind <= OpKind::AtomicCas);
 }
 
 class Types {

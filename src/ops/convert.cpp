@@ -1,5 +1,5 @@
-// Ops that passes make: changes of layout, in registers or through shared memory, and the barriers between them. To the
-// interpreter, which knows no layouts, they hand their value on.
+// Ops that passes make: changes of layout, in registers or through shared memory. To the interpreter, which knows
+// no layouts, they hand their value on.
 #include "ops/common.h"
 
 namespace tkc::ops {
@@ -22,13 +22,7 @@ void infer_scratch_load(InferCtx &ctx, Op &op) {
   ctx.result(token->op->operand(0)->type);
 }
 
-void infer_barrier(InferCtx &ctx, Op &op) {
-  default_attr(op, "scope", std::string("block"));
-  has_operands(ctx, op, 0, 0);
-}
-
 void interp_hand_on(interp::Ctx &ctx, const Op &op) { ctx.set(op.result(), ctx.take(op, 0)); }
-void interp_barrier(interp::Ctx &, const Op &) {}
 
 } // namespace
 } // namespace tkc::ops
@@ -75,19 +69,5 @@ constexpr OpDef kScratchLoad = {.name = "scratch_load",
                                 .infer = infer_scratch_load,
                                 .interp = interp_hand_on,
                                 .lower = lower_ScratchLoad};
-
-constexpr OpDef kBlockBarrier = {
-    .name = "block_barrier",
-    .source = "-",
-    .signature = "block_barrier(scope: block|warp = block)",
-    .doc = "Waits until every thread of the block (or of the warp) is here; what each wrote to shared memory is then "
-           "visible "
-           "to all.",
-    .example = "let t = load(x[:, :]);\nlet a = mma(bf16(t), bf16(t.T));   // a barrier stands between store and load\n"
-               "# store(y[:, 0 : 16], a);",
-    .effects = {Effect{-1, Space::Shared, Access::ReadWrite}, Effect{-1, Space::Control, Access::ReadWrite}},
-    .infer = infer_barrier,
-    .interp = interp_barrier,
-    .lower = lower_BlockBarrier};
 
 } // namespace tkc::ir

@@ -238,11 +238,4 @@ void lower_ScratchLoad(LowerCtx &c, const Op &op) {
   c.set(result, std::move(regs));
 }
 
-void lower_BlockBarrier(LowerCtx &c, const Op &op) {
-  if (op.attrs.s("scope") == "warp")
-    nvvm::bar_warp_sync(c.b);
-  else
-    c.role_barrier();
-}
-
 } // namespace tkc::ops

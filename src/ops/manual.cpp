@@ -38,6 +38,15 @@ const std::map<std::string, Section> kSections = {
     {"role",
      {"Roles and rings", "Written as statements and methods of rings (`grammar/README.md`); the names are those of the "
                          "IR. The protocol that they make is proven at compile time."}},
+    {"shared",
+     {"Shared memory by hand",
+      "For protocols that the compiler does not derive. Every op of this and the next three sections is executed by "
+      "all threads of the role, or by one in `if elect()`; what a kernel makes of them is proven before it is compiled "
+      "(`grammar/README.md`)."}},
+    {"sync", {"Barriers and fences", ""}},
+    {"copy", {"Asynchronous copies by hand", ""}},
+    {"mbarrier",
+     {"mbarriers", "Arrivals are counted by thread: a role of 4 warps arrives 128 times, in `if elect()` once."}},
     {"ring",
      {"Rings, made by passes", "What the loads of a pipelined loop and the items of rings become; they appear in dumps "
                                "of the IR."}},
@@ -69,7 +78,8 @@ std::string manual() {
                     "Made by `tkc ops --markdown` from the definitions in this folder (a test compares). The language "
                     "around them is in `grammar/README.md`.\n\n"
                     "A signature names the parameters in order. `tile` is a tile or a scalar, `scalar` a value of rank "
-                    "0, `view` an indexed tensor such as `x[i, :]`; the other kinds are compile-time. `tile?` and `= "
+                    "0, `view` an indexed tensor such as `x[i, :]`, `shared` a slot of shared memory, `barrier` an "
+                    "mbarrier; the other kinds are compile-time. `tile?` and `= "
                     "value` mark what may be left out, `...` any number. Examples are parts of a kernel body with "
                     "tensors x and y.\n\n";
   std::vector<std::string> order;

@@ -48,8 +48,6 @@ void infer_ring_store(InferCtx &ctx, Op &op) {
   if (is_scalar(ctx, op, 1, kInts)) is_tile(ctx, op, 2, kAny);
 }
 
-void infer_proxy_fence(InferCtx &ctx, Op &op) { has_operands(ctx, op, 0, 0); }
-
 void infer_ring_publish(InferCtx &ctx, Op &op) {
   if (!has_operands(ctx, op, 2, 3)) return;
   TKC_CHECK(is_ring(op, 0), "ring_publish of something else than a ring");
@@ -142,18 +140,6 @@ constexpr OpDef kRingPublish = {
     .infer = infer_ring_publish,
     .interp = interp_ring,
     .lower = lower_RingPublish};
-
-constexpr OpDef kProxyFence = {
-    .name = "proxy_fence",
-    .source = "-",
-    .signature = "proxy_fence()",
-    .doc = "What this thread has read of shared memory before comes before every bulk or tensor copy that is ordered "
-           "behind the fence.",
-    .example = TKC_RING_EXAMPLE,
-    .effects = {Effect{-1, Space::Shared, Access::ReadWrite}, Effect{-1, Space::Control, Access::ReadWrite}},
-    .infer = infer_proxy_fence,
-    .interp = interp_ring,
-    .lower = lower_ProxyFence};
 
 constexpr OpDef kRingTest = {
     .name = "ring_test",

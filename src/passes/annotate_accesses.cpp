@@ -8,6 +8,7 @@
 // attributes.
 //
 // Limits: the positions of a gather are not looked into. Facts hold where the op stands: who moves it drops them.
+#include "ir/by_hand.h"
 #include "passes/cleanup.h"
 #include "passes/facts.h"
 
@@ -20,7 +21,7 @@ bool annotate_accesses(ir::Function &f, PassContext &) {
   bool changed = false;
   ir::walk(f.body, [&](ir::Op *op) {
     if (op->kind != OpKind::Load && op->kind != OpKind::Store &&
-        !(op->kind >= OpKind::AtomicAdd && op->kind <= OpKind::AtomicCas))
+        !(op->kind >= OpKind::AtomicAdd && op->kind <= OpKind::AtomicCas) && !ir::is_copy(op->kind))
       return;
     const std::vector<int64_t> &gather = op->attrs.ints("gather");
     std::vector<int64_t> in_bounds, divisor, extent_divisor;

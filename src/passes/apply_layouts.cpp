@@ -33,9 +33,20 @@ void apply_layouts(ir::Function &f, ir::Block *program, const LayoutDecision &d)
     v->layout = v->type.is_scalar() ? scalar : *d.plan.home[id];
   };
   for (Value *v : f.body->args) give(v);
+  // Outside of roles stand scalars, and control flow that decides over scalars.
   if (program != f.body)
-    for (Op *op : f.body->ops)
+    for (Op *op : f.body->ops) {
       for (Value *v : op->results) give(v);
+      if (op->kind == OpKind::Roles) continue;
+      for (ir::Block *region : op->regions) {
+        for (Value *v : region->args) give(v);
+        ir::walk(region, [&](Op *inner) {
+          for (Value *v : inner->results) give(v);
+          for (ir::Block *b : inner->regions)
+            for (Value *v : b->args) give(v);
+        });
+      }
+    }
   ir::walk(program, [&](Op *op) {
     for (Value *v : op->results) give(v);
     // inline_ptx has a region that means something to the interpreter only: scalars

@@ -10,6 +10,7 @@
 //     from one iteration of a loop to another, the same sum with the loop's counter in steps of at least the extent.
 // Programs of a grid are not ordered, and so are not the tiles of a block.
 // Atomics of one kind whose results nobody uses commute.
+#include "ir/by_hand.h"
 #include "ir/op_def.h"
 #include "ir/ring.h"
 #include "passes/effects.h"
@@ -100,6 +101,7 @@ public:
 
 private:
   static const Value *tensor_of(const Op *op) {
+    if (ir::is_copy(op->kind)) return nullptr; // of tensors that nothing else writes (sema/by_hand.cpp)
     const ir::Effects &e = ir::def(*op).effects;
     for (int i = 0; i < e.count; i++)
       if (e.list[i].space == ir::Space::Global && e.list[i].operand == 0) return op->operand(0);

@@ -10,6 +10,7 @@ bool loop_over_tiles(ir::Function &f, PassContext &context);
 inline bool is_tile_loop(const ir::Op &op) { return op.kind == ir::OpKind::For && op.attrs.has("tiles"); }
 inline bool over_tiles(const ir::Op &loop) { return loop.block->parent && is_tile_loop(*loop.block->parent); }
 bool infer_layouts(ir::Function &f, PassContext &context);
+bool place_shared(ir::Function &f, PassContext &context);
 bool lower_rings(ir::Function &f, PassContext &context);
 bool lower_conversions(ir::Function &f, PassContext &context);
 bool pair_products(ir::Function &f, PassContext &context);

@@ -1,4 +1,5 @@
 // The pass list: what happens to a kernel between sema and code generation.
+#include "ir/by_hand.h"
 #include "ir/op_def.h"
 #include "passes/cleanup.h"
 #include "passes/layout_choice.h"
@@ -43,9 +44,9 @@ bool pipeline_loops(ir::Function &f, PassContext &context) {
     if (const KernelPlan *k = text->find(f.name, context.target.name)) forced = force_schedule(f, *k, context.diags);
   if (context.diags.has_errors()) return true;
   auto places = schedulable_loops(f, context.diags.sources());
-  if (ir::roles_of(f)) { // its author has said what runs ahead of what
+  if (ir::roles_of(f) || ir::by_hand(f)) { // its author has said what runs ahead of what
     for (auto &[op, place] : places) {
-      place.synchronous.value = "the kernel has roles of its own";
+      place.synchronous.value = ir::roles_of(f) ? "the kernel has roles of its own" : "the kernel copies by hand";
       op->attrs.set("schedule", place.statements());
     }
     return !places.empty();
@@ -87,6 +88,8 @@ std::vector<Pass> pipeline() {
       {"check_registers", "tiles that no thread has the registers for", check_registers, std::nullopt, false},
       // What roles push and pop gets its slots and counters: their layouts are known now.
       {"lower_rings", "items of rings become slots and counters", lower_rings, std::nullopt, false},
+      {"place_shared", "buffers made by hand get their layouts, copies by hand their pieces", place_shared,
+       std::nullopt, false},
       // Loads of loops run ahead of their iteration through rings in shared memory.
       {"pipeline_loops", "loads of a loop go through a ring", pipeline_loops},
       {"pair_products", "independent products side by side", pair_products},

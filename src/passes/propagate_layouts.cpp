@@ -587,7 +587,8 @@ private:
     case OpKind::While: return while_loop(op);
     case OpKind::If: return branch(op);
     case OpKind::Load: return load(op);
-    case OpKind::RingItem: return item(op);
+    case OpKind::RingItem:
+    case OpKind::SharedLoad: return item(op);
     case OpKind::Mma: return product(op);
     case OpKind::Slice: return slice(op);
     case OpKind::Insert: return insert(op);

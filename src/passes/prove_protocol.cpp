@@ -1,5 +1,7 @@
 #include "passes/prove_protocol.h"
+#include "ir/by_hand.h"
 #include "ir/ring.h"
+#include "passes/by_hand_explore.h"
 #include "support/diag_kinds.h"
 #include <algorithm>
 
@@ -16,6 +18,7 @@ const char *condition_text(char c) {
   case 'c': return "arrivals and barriers do not agree";
   case 'd': return "a wait misses its phase";
   case 'e': return "a proxy fence is missing";
+  case 'i': return "an mbarrier is not initialised";
   case 'g': return "copies are in flight at the end";
   case 'h': return "deadlock";
   case 'j': return "accesses of the same bytes are not ordered";
@@ -82,6 +85,27 @@ ProtocolProof prove_protocol(const ir::Function &f, const SourceManager *sources
 }
 
 namespace {
+void conclude(ProtocolProof &out, const protocol::Exploration &e, const SourceManager *sources) {
+  out.states += e.states;
+  if (e.end == protocol::Exploration::End::Proven) return;
+  bool broken = e.end == protocol::Exploration::End::Broken;
+  out.verdict = broken ? ProtocolProof::Verdict::Broken : ProtocolProof::Verdict::Unproven;
+  out.condition = e.condition;
+  out.text = broken ? fmt::format("{}: {}", condition_text(e.condition), e.text) : e.text;
+  if (e.op && e.op->loc.valid()) out.loc = e.op->loc;
+  out.timeline = table(e, sources);
+}
+
+// What the kernel makes by hand (by_hand_program.h).
+void prove_by_hand(ProtocolProof &out, const ir::Function &f, const SourceManager *sources, int64_t states) {
+  protocol::Obstacle obstacle;
+  if (auto program = protocol::extract_by_hand(f, obstacle))
+    return conclude(out, protocol::explore_by_hand(*program, states), sources);
+  out.verdict = ProtocolProof::Verdict::Unproven;
+  out.text = obstacle.text;
+  if (obstacle.op && obstacle.op->loc.valid()) out.loc = obstacle.op->loc;
+}
+
 ProtocolProof prove_entry(const ir::Function &f, bool tensor_copies, const SourceManager *sources,
                           const ArrivalCounts &counts, int64_t states) {
   ProtocolProof out;
@@ -94,19 +118,14 @@ ProtocolProof prove_entry(const ir::Function &f, bool tensor_copies, const Sourc
     if (obstacle.op && obstacle.op->loc.valid()) out.loc = obstacle.op->loc;
     return out;
   }
-  if (skeleton->rings.empty()) return out;
+  if (ir::by_hand(f)) prove_by_hand(out, f, sources, states);
+  if (skeleton->rings.empty() || out.verdict != ProtocolProof::Verdict::Proven) return out;
   std::vector<protocol::Counts> of_rings;
   for (const protocol::Ring &ring : skeleton->rings) of_rings.push_back(counts(ring));
   protocol::Exploration e = protocol::explore(*skeleton, of_rings, states);
-  out.states = e.states;
-  if (e.end == protocol::Exploration::End::Proven) return out;
-  bool broken = e.end == protocol::Exploration::End::Broken;
-  out.verdict = broken ? ProtocolProof::Verdict::Broken : ProtocolProof::Verdict::Unproven;
-  out.condition = e.condition;
-  out.text = broken ? fmt::format("{}: {}", condition_text(e.condition), e.text) : e.text;
-  if (!skeleton->mismatch.empty()) out.text += "; " + skeleton->mismatch;
-  if (e.op && e.op->loc.valid()) out.loc = e.op->loc;
-  out.timeline = table(e, sources);
+  conclude(out, e, sources);
+  if (out.verdict != ProtocolProof::Verdict::Proven && !skeleton->mismatch.empty())
+    out.text += "; " + skeleton->mismatch;
   return out;
 }
 } // namespace

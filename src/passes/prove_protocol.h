@@ -24,6 +24,8 @@
 //   j  copies and reads of rings do not race with another buffer or ring in the same bytes, back edges included
 //   k  all warps of a role, and no others, meet at each barrier
 //   l  every item that a role publishes is read and released by every role that reads the ring
+// Of buffers and mbarriers that a kernel makes by hand (by_hand_explore.h) the same holds, with slots for items: a, b,
+// c, d, e, g, h, k; i for each mbarrier, wherever it is initialised; j for all accesses of a slot. They share no bytes.
 // `inline_ptx` that synchronises or copies asynchronously is rejected in every kernel.
 // Races between buffers that are no rings are the verifier's (ir/verify_shared.cpp). A kernel with rings by tma has two
 // entries that copy differently (ops/ring.cpp): both are proven.

@@ -16,6 +16,7 @@
 //                                             swizzle of TMA, or a map (SmemLayout::to_string)
 //     sync beta: REASON                       a load that does not go through the ring
 //     not tma: REASON                         why tensor copies do not bring the items
+//     plain copies: REASON                    why what should be cp.async is loads and stores
 //     fewer stages: REASON                    why it does not have as many as fit
 //   loop i at 20
 //     synchronous: REASON                     no ring
@@ -63,7 +64,7 @@ struct LoopPlan {
   Said<bool> over_tiles;
   std::vector<FieldPlan> fields;
   std::vector<SynchronousLoad> left;
-  std::string not_tma, fewer;
+  std::string not_tma, plain, fewer;
 
   std::string name() const;                    // "k at 12"
   std::vector<std::string> statements() const; // the first is "loop k at 12"

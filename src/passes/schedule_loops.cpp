@@ -228,6 +228,20 @@ private:
     return "";
   }
 
+  // Why cp.async cannot copy some of them: it moves 4 bytes at least. What is staged for a product goes through the
+  // ring all the same, by loads and stores of the threads that would copy.
+  std::string plain_copies(const LoopSchedule &s) const {
+    for (const RingField &field : s.fields) {
+      DType t = field.load->result()->type.dtype;
+      if (int64_t bytes = access_vector(*field.load, t, 16) * dtype_bytes(t); bytes < 4)
+        return fmt::format(
+            "`{}`: only {} B of its rows are known to lie together and aligned, and cp.async copies 4 at "
+            "least",
+            tensor_name(*field.load), bytes);
+    }
+    return "";
+  }
+
   void choose_transport(LoopSchedule &s) {
     std::string via = wish(*s.loop, "via");
     s.not_tma = tma_obstacle(s);
@@ -240,6 +254,9 @@ private:
     if (via.empty()) tma = s.not_tma.empty() && product && f_.warps > kMostRoleWarps;
     if (!target_.has(ir::kTma) || !product) s.not_tma.clear();
     if (tma) s.transport = "tma";
+    if (!tma) s.plain = plain_copies(s);
+    if ((via == "cp_async" || via == "mbarrier") && !s.plain.empty())
+      problem(*s.loop, "via", fmt::format("via = {} is not possible: {}", via, s.plain));
     RingSlot slot(tma);
     for (RingField &field : s.fields) {
       if (tma) field.smem = field.tensor.smem;
@@ -436,6 +453,7 @@ LoopPlan LoopSchedule::plan(LoopPlan place, bool producer) const {
     out.fields.push_back({tensor_name(*f.load), t.dtype, t.shape, f.offset, layout, {}});
   }
   if (!by_tma()) out.not_tma = not_tma;
+  out.plain = plain;
   out.fewer = fewer;
   if (over_tiles) out.over_tiles.value = true;
   return out;

@@ -38,6 +38,7 @@ struct LoopSchedule {
   std::string synchronous;            // why the loop has no ring
   std::string transport = "cp_async"; // ops/ring.cpp
   std::string not_tma;                // why, where it could have been
+  std::string plain;                  // why some of its copies are loads and stores
   std::string fewer;                  // why it has fewer slots than fit
   bool over_tiles = false;            // its items follow each other from tile to tile (loop_over_tiles.cpp)
   bool by_tma() const { return transport == "tma"; }

@@ -134,6 +134,8 @@ std::string read_statement(std::string_view text, SourceLoc loc, LoopPlan &loop)
     problem = read_sync(w, loop, loc);
   } else if (w.take("not tma:")) {
     loop.not_tma = w.all();
+  } else if (w.take("plain copies:")) {
+    loop.plain = w.all();
   } else if (w.take("fewer stages:")) {
     loop.fewer = w.all();
   } else {
@@ -321,6 +323,7 @@ std::vector<std::string> LoopPlan::statements() const {
   for (const FieldPlan &f : fields) out.push_back(f.to_string());
   for (const SynchronousLoad &l : left) out.push_back(fmt::format("sync {}: {}", l.tensor, l.reason));
   if (!not_tma.empty()) out.push_back("not tma: " + not_tma);
+  if (!plain.empty()) out.push_back("plain copies: " + plain);
   if (!fewer.empty()) out.push_back("fewer stages: " + fewer);
   return out;
 }

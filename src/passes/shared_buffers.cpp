@@ -1,4 +1,5 @@
 #include "passes/shared_buffers.h"
+#include "ir/by_hand.h"
 #include "ir/op_def.h"
 #include "ir/ring.h"
 #include <algorithm>
@@ -69,6 +70,11 @@ std::vector<SharedBuffer> shared_buffers(ir::Function &f, const ProgramOrder &or
                          ir::by_tma(*op) ? Kind::TmaRing : Kind::Ring});
       if (int64_t bytes = ir::mbarrier_bytes(*op))
         buffers.push_back({op, bytes, 16, 0, order.end(), 0, Kind::Barriers});
+    } else if (op->kind == OpKind::SharedAlloc) {
+      const SmemLayout &s = op->attrs.get<SmemLayout>("smem");
+      buffers.push_back({op, op->attrs.i("bytes"), std::max<int64_t>(128, s.alignment), 0, order.end()});
+    } else if (op->kind == OpKind::BarrierAlloc) {
+      buffers.push_back({op, 8 * ir::slots_of(*op), 16, 0, order.end()});
     } else if (op->kind == OpKind::RingFill || op->kind == OpKind::RingStore || op->kind == OpKind::RingLoad) {
       Op *ring = ir::ring_of(*op), *at = op;
       while (at->block != ring->block) at = at->block->parent;
@@ -97,6 +103,9 @@ std::vector<SharedBuffer> shared_buffers(ir::Function &f, const ProgramOrder &or
 std::string buffer_name(const ir::Function &f, const SharedBuffer &b) {
   const Op &op = *b.op;
   if (b.kind == SharedBuffer::Kind::Barriers) return "the mbarriers of a ring";
+  if (op.kind == OpKind::SharedAlloc)
+    return fmt::format("`{}` ({} slots of {} B)", op.result()->name, ir::slots_of(op), op.attrs.i("slot_bytes"));
+  if (op.kind == OpKind::BarrierAlloc) return fmt::format("the mbarriers `{}`", op.result()->name);
   if (op.kind == OpKind::ScratchStore) return describe(f, op.operand(0));
   if (op.kind == OpKind::RingAlloc && op.attrs.has("schedule")) return "a ring (" + op.attrs.s("schedule") + ")";
   if (op.kind == OpKind::RingAlloc)
@@ -108,7 +117,9 @@ std::string buffer_name(const ir::Function &f, const SharedBuffer &b) {
 
 const char *offset_attribute(const SharedBuffer &b) {
   if (b.kind == SharedBuffer::Kind::Barriers) return "barrier_offset";
-  return b.op->kind == OpKind::ScratchStore || b.op->kind == OpKind::RingAlloc ? "offset" : "scratch_offset";
+  bool own = b.op->kind == OpKind::ScratchStore || b.op->kind == OpKind::RingAlloc ||
+             b.op->kind == OpKind::SharedAlloc || b.op->kind == OpKind::BarrierAlloc;
+  return own ? "offset" : "scratch_offset";
 }
 
 int64_t place_buffers(std::vector<SharedBuffer> &buffers, bool share) {

@@ -8,7 +8,7 @@
 namespace tkc::passes {
 
 struct SharedBuffer {
-  ir::Op *op; // scratch_store, ring_alloc, or an op with scratch of its own
+  ir::Op *op; // scratch_store, ring_alloc, shared_alloc, barrier_alloc, or an op with scratch of its own
   int64_t bytes, alignment;
   int64_t begin, end; // live range, in positions of ProgramOrder
   int64_t offset = 0;
@@ -29,7 +29,7 @@ private:
 };
 
 // A buffer lives from its store to its last load (the whole loop, if the load is deeper than the store); an op's own
-// scratch lives at the op, mbarriers as long as the kernel.
+// scratch lives at the op, mbarriers and what is made by hand as long as the kernel.
 std::vector<SharedBuffer> shared_buffers(ir::Function &f, const ProgramOrder &order);
 // "a ring of a, b (3 stages of 24576 B)", "`t`: tile<f32>[4, 32]", "`sum`" for an op's scratch.
 std::string buffer_name(const ir::Function &f, const SharedBuffer &b);

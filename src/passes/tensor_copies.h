@@ -21,4 +21,10 @@ struct TensorCopy {
 TensorCopy plan_tensor_copy(const ir::Function &f, const ir::Op &load, std::span<const SmemUse> uses,
                             const LayoutFeatures &features, bool bulk_only, std::optional<int64_t> swizzle = {});
 
+// The same by a tensor map alone, of a copy by hand (ir/by_hand.h) of a tile of this type.
+TensorCopy plan_box(const ir::Function &f, const ir::Op &copy, const ir::Type &tile, std::span<const SmemUse> uses,
+                    const LayoutFeatures &features, std::optional<int64_t> swizzle);
+// Why bulk copies, one for each row, cannot bring a tile; empty: they can.
+std::string row_copy_problem(const ir::Function &f, const ir::Op &copy, const ir::Type &tile);
+
 } // namespace tkc::passes

@@ -13,6 +13,17 @@ using Kind = SV::Kind;
 
 SV Elaborator::call(const ast::Expr &e) {
   if (!e.operands.empty()) {
+    // The ops of mbarriers have the names of the PTX manual.
+    if (const ast::Expr &of = *e.operands[0]; of.kind == ExprKind::Name && of.text == "mbarrier" && !lookup(of.text)) {
+      std::vector<OpKind> kinds = ir::find_source_ops("mbarrier." + e.text);
+      if (!kinds.empty()) return call_op(kinds, e);
+      std::vector<std::string> names;
+      for (OpKind k : ir::all_ops())
+        if (std::string name = ir::def(k).source.s; name.starts_with("mbarrier.")) names.push_back(name.substr(9));
+      std::string near = nearest_name(e.text, names);
+      return error(e.name_loc, DiagKind::unknown_name, "mbarrier." + e.text,
+                   near.empty() ? "" : "; did you mean `mbarrier." + near + "`?");
+    }
     SV base = expr(*e.operands[0]);
     if (base.is_poison()) return base;
     if (base.is(Kind::Ring)) return ring_method(base, e);
@@ -22,6 +33,11 @@ SV Elaborator::call(const ast::Expr &e) {
   SV out = builtin(e, handled);
   if (handled) return out;
   std::vector<OpKind> kinds = ir::find_source_ops(e.text);
+  // `load` and `store` are of a slot of shared memory or of a tensor.
+  if (kinds.size() > 1 && (e.text == "load" || e.text == "store")) {
+    bool shared = !e.args.empty() && names_place(*e.args[0].value);
+    std::erase_if(kinds, [&](OpKind k) { return (k == OpKind::SharedLoad || k == OpKind::SharedStore) != shared; });
+  }
   // A kernel is not called, so one that is named like an op does not hide it.
   if (auto it = file_->functions.find(e.text);
       it != file_->functions.end() && (kinds.empty() || (it->second.first->kind != ast::FunctionKind::Kernel &&

@@ -1,4 +1,5 @@
 // Calls of ops: arguments are bound by the op's signature (ir/op_def.h), which is the only place that states arity.
+#include "ir/by_hand.h"
 #include "sema/elaborate.h"
 #include <algorithm>
 
@@ -75,6 +76,7 @@ SV Elaborator::apply_op(OpKind kind, const ast::Expr &e, std::vector<const ast::
   ir::Attrs attrs;
   bool all_axes = false, has_view = false, failed = false;
   Access mem;
+  std::vector<ir::Value *> places; // behind all other operands
   std::map<std::string, bool> given;
   for (size_t i = 0; i < by_param.size(); i++) {
     // Arguments past the parameters belong to the variadic one, wherever it stands.
@@ -97,6 +99,20 @@ SV Elaborator::apply_op(OpKind kind, const ast::Expr &e, std::vector<const ast::
       given[p.name] = a != nullptr;
       if (!a) break;
       SV v = expr(*a);
+      if (v.is_poison()) failed = true;
+      values.push_back(v);
+      owners.push_back(owner);
+      break;
+    }
+    case PK::Shared:
+    case PK::Barrier:
+      if (!place_operands(expr(*a), p.kind == PK::Shared ? OpKind::SharedAlloc : OpKind::BarrierAlloc, a->loc, places))
+        failed = true;
+      break;
+    case PK::State: {
+      SV v = expr(*a);
+      if (!v.is(Kind::State) && !v.is_poison())
+        v = error(a->loc, DiagKind::type_mismatch, "what an arrival gave", v.describe());
       if (v.is_poison()) failed = true;
       values.push_back(v);
       owners.push_back(owner);
@@ -233,6 +249,9 @@ SV Elaborator::apply_op(OpKind kind, const ast::Expr &e, std::vector<const ast::
     }
     for (const char *o : {"mask", "other"})
       if (given.count(o)) attrs.set(fmt::format("has_{}", o), int64_t(given[o]));
+    operands.insert(operands.end(), places.begin(), places.end());
+    locs.resize(operands.size(), e.loc);
+    if (ir::is_by_hand(kind)) return by_hand(kind, std::move(operands), std::move(attrs), e, std::move(locs));
     return emit(kind, operands, attrs, e.loc, locs);
   }
   // One dtype and, for pointwise ops, one shape. The condition of `where` stands apart.
@@ -247,7 +266,9 @@ SV Elaborator::apply_op(OpKind kind, const ast::Expr &e, std::vector<const ast::
         if (values[i].is(Kind::Float)) want = reference() ? DType::F64 : DType::F32;
   }
   for (size_t i = 0; i < values.size(); i++) {
-    ir::Value *v = values[i].is(Kind::Tensor) ? values[i].v : value(values[i], i >= first ? want : std::nullopt);
+    ir::Value *v = values[i].is(Kind::Tensor) || values[i].is(Kind::State)
+                       ? values[i].v
+                       : value(values[i], i >= first ? want : std::nullopt);
     if (!v) return SV::poison();
     operands.push_back(v);
     locs.push_back(values[i].loc);
@@ -284,6 +305,9 @@ SV Elaborator::apply_op(OpKind kind, const ast::Expr &e, std::vector<const ast::
     }
     return v;
   }
+  operands.insert(operands.end(), places.begin(), places.end());
+  locs.resize(operands.size(), e.loc);
+  if (ir::is_by_hand(kind)) return by_hand(kind, std::move(operands), std::move(attrs), e, std::move(locs));
   if ((kind == OpKind::ProgramId || kind == OpKind::NumPrograms) && attrs.has("axis")) {
     if (reference()) return error(e.loc, DiagKind::only_in_kernel, e.text);
     if (attrs.i("axis") < 0 || attrs.i("axis") >= int64_t(fn_.grid.size()))

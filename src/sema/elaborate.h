@@ -84,6 +84,9 @@ public:
   // Of a kernel's body, once it is there: what rings and roles must be to each other (roles.cpp).
   void check_roles(SourceLoc warps_clause);
 
+  // Of a kernel's body: what shared memory, mbarriers and copies by hand must be (by_hand.cpp).
+  void check_by_hand();
+
   std::set<std::string> size_symbols; // names that size() may leave symbolic
   // What a program adds to sizes, asked first: true if the expression is its own kind of thing.
   std::function<bool(const ast::Expr &, std::optional<ir::SizeExpr> &)> host_size;
@@ -126,6 +129,15 @@ private:
   SV push(const SV &ring, const ast::Expr &e);
   SV item_field(const SV &item, const ast::Expr &e);
   SV release_item(const SV &item, const ast::Expr &e);
+  // shared memory and mbarriers by hand (by_hand.cpp)
+  SV shared_memory(const ast::Expr &e);      // shared<T, slots>[dims]
+  SV slot(const ast::Expr &e, const SV &of); // s[i]
+  bool names_place(const ast::Expr &e);      // `s` or `s[i]` of shared memory or mbarriers
+  // Appends the two operands of a slot of what a `made` op made; false after a report.
+  bool place_operands(const SV &v, ir::OpKind made, SourceLoc loc, std::vector<ir::Value *> &out);
+  SV by_hand(ir::OpKind kind, std::vector<ir::Value *> operands, ir::Attrs attrs, const ast::Expr &e,
+             std::vector<SourceLoc> locs);
+  void check_elect(ir::Op *choice);
   // A value from outside of the role that names it: reported if it is no scalar, tensor or ring.
   SV check_capture(const std::string &name, SV v);
   bool outside_role(const std::string &name); // a variable that exists there

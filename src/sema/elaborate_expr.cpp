@@ -31,6 +31,11 @@ std::string SV::describe() const {
   case Kind::Size: return "host scalar " + size->str();
   case Kind::Ring: return fmt::format("ring `{}`", v->name);
   case Kind::Item: return fmt::format("an item of ring `{}`", v->op->operand(0)->name);
+  case Kind::Place: {
+    std::string what = v->op->kind == ir::OpKind::SharedAlloc ? "shared memory" : "mbarrier";
+    return v->name.empty() ? what : fmt::format("{} `{}`", what, v->name);
+  }
+  case Kind::State: return "the state of an arrival";
   }
   return "";
 }
@@ -532,8 +537,9 @@ bool Elaborator::tile_fits(const std::vector<int64_t> &shape, const std::string 
 
 // zeros<f32>[BM, BN], ones<f32>[N], full is a call.
 SV Elaborator::shaped(const ast::Expr &e) {
-  if (std::string near = nearest_name(e.text, {"zeros", "ones"}); e.text != near && !near.empty())
+  if (std::string near = nearest_name(e.text, {"zeros", "ones", "shared"}); e.text != near && !near.empty())
     return error(e.name_loc, DiagKind::unknown_name, e.text, "; did you mean `" + near + "`?");
+  if (e.text == "shared") return shared_memory(e);
   if (e.text != "zeros" && e.text != "ones")
     return error(e.name_loc, DiagKind::not_callable, e.text, "`name<T>[...]` makes a tile only for zeros and ones");
   if (e.generics.size() != 1 || e.generics[0].value->kind != ExprKind::Name)

@@ -27,7 +27,9 @@ void Elaborator::define(const ast::Name &name, SV value, bool is_var) {
     d.notes.push_back({it->second.loc, "first declared here"});
     return;
   }
-  if ((value.is(Kind::Value) || value.is(Kind::Item)) && value.v->name.empty()) value.v->name = name.text;
+  if ((value.is(Kind::Value) || value.is(Kind::Item) || value.is(Kind::Place) || value.is(Kind::State)) &&
+      value.v->name.empty())
+    value.v->name = name.text;
   scope[name.text] = Var{std::move(value), is_var, true, name.loc, std::nullopt};
 }
 
@@ -69,7 +71,7 @@ Elaborator::Flow Elaborator::statement(const std::vector<ast::StmtPtr> &stmts, s
   case StmtKind::Expr: {
     SV v = expr(*s.value);
     bool acts = v.is(Kind::Effect); // or an op that changes something and has a result too: an atomic
-    if (v.is(Kind::Value) && v.v->op)
+    if ((v.is(Kind::Value) || v.is(Kind::State)) && v.v->op)
       for (int8_t k = 0; k < def(*v.v->op).effects.count; k++)
         acts |= def(*v.v->op).effects.list[k].access != ir::Access::Read;
     if (!acts && !v.is_poison()) error(s.value->loc, DiagKind::unused_value);
@@ -113,7 +115,7 @@ void Elaborator::let(const ast::Stmt &s) {
   }
   SV v = expr(*s.value);
   if (v.is(Kind::Effect)) v = error(s.value->loc, DiagKind::not_a_value, "this call");
-  if ((v.is(Kind::Item) || v.is(Kind::Ring)) && (s.is_var || declared))
+  if ((v.is(Kind::Item) || v.is(Kind::Ring) || v.is(Kind::Place) || v.is(Kind::State)) && (s.is_var || declared))
     v = error(s.value->loc, DiagKind::not_a_value, v.describe());
   if (declared && !v.is_poison()) {
     // A declared scalar constant stays a compile-time value unless it is a variable.

@@ -38,6 +38,7 @@ SV Elaborator::index(const ast::Expr &e) {
   case Kind::Poison: return base;
   case Kind::Tensor: return index_tensor(e, base);
   case Kind::Value: return index_tile(e, base);
+  case Kind::Place: return slot(e, base);
   case Kind::Tuple: {
     if (e.operands.size() != 2)
       return error(e.loc, DiagKind::too_many_indices, counted(int64_t(e.operands.size()) - 1, "index position"),

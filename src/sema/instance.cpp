@@ -31,6 +31,7 @@ public:
     e_.builder().set_block(fn_->body);
     e_.builder().create_typed(ir::OpKind::Return, {}, {}, {}, ast_.loc);
     if (diags_.error_count() == errors) e_.check_roles(ast_.warps ? ast_.warps->loc : SourceLoc());
+    if (diags_.error_count() == errors) e_.check_by_hand();
     check_outputs();
     return diags_.error_count() == errors ? std::move(fn_) : nullptr;
   }

@@ -24,6 +24,15 @@ const ir::Value *root(const ir::Value *tensor) {
   while (tensor->op && tensor->op->kind == OpKind::Subview) tensor = tensor->op->operand(0);
   return tensor;
 }
+// Shared memory and mbarriers of the block, and the `if elect()` that initialises them before the roles start.
+bool makes_mbarriers(const ir::Op &op) {
+  if (op.kind == OpKind::SharedAlloc || op.kind == OpKind::BarrierAlloc) return true;
+  if (op.kind != OpKind::If || !op.operand(0)->op || op.operand(0)->op->kind != OpKind::ElectThread) return false;
+  const std::vector<ir::Op *> &ops = op.regions[0]->ops;
+  return std::all_of(ops.begin(), ops.end(), [](const ir::Op *o) {
+    return o->kind == OpKind::MbarrierInit || o->kind == OpKind::Constant || o->kind == OpKind::Yield;
+  });
+}
 } // namespace
 
 void Elaborator::ring_stmt(const ast::Stmt &s) {
@@ -270,7 +279,8 @@ void Elaborator::check_roles(SourceLoc warps_clause) {
                     makes_tile ? "a tile belongs to the warps of a role" : "what a program does, its roles do");
   };
   for (ir::Op *op : fn_.body->ops) {
-    if (op == roles || op->kind == OpKind::RingAlloc) continue;
+    if (op == roles || op->kind == OpKind::RingAlloc || op->kind == OpKind::ElectThread || makes_mbarriers(*op))
+      continue;
     scalars_only(op);
     for (ir::Block *b : op->regions) ir::walk(b, scalars_only);
   }

@@ -32,6 +32,8 @@ struct SV {
     Size,   // a host scalar of a program: known at launch
     Ring,   // v: the token of a ring
     Item,   // v: the token of a popped item
+    Place,  // v: the token of a shared buffer or of mbarriers; elements: the slot, none if it is not indexed
+    State,  // v: the token that an arrival at an mbarrier gives
   };
   Kind kind = Kind::Poison;
   int64_t i = 0;
