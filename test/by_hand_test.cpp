@@ -13,12 +13,12 @@ using namespace tkc;
 
 namespace {
 
-struct Kernel {
+struct Protocol {
   std::string name, file, text, check; // with its verify block
 };
 
-std::vector<Kernel> kernels() {
-  std::vector<Kernel> out;
+std::vector<Protocol> kernels() {
+  std::vector<Protocol> out;
   for (const char *file : {"async.tk", "async_tma.tk"}) {
     std::string all = source_text(std::string("test/features/") + file);
     for (size_t at = all.find("\nkernel "); at != all.npos;) {
@@ -31,8 +31,8 @@ std::vector<Kernel> kernels() {
   }
   return out;
 }
-const Kernel &kernel(const std::vector<Kernel> &all, const std::string &name) {
-  for (const Kernel &k : all)
+const Protocol &kernel(const std::vector<Protocol> &all, const std::string &name) {
+  for (const Protocol &k : all)
     if (k.name == name) return k;
   REQUIRE_MESSAGE(false, name);
   return all[0];
@@ -53,7 +53,7 @@ bool rejected(const std::string &verdict) {
   return verdict.find("[broken]") != verdict.npos && verdict.find("the shortest run that shows it") != verdict.npos;
 }
 // What the proof accepts runs, whatever the schedule.
-bool runs(const std::string &text, const Kernel &k) {
+bool runs(const std::string &text, const Protocol &k) {
   SourceManager sources;
   Diagnostics diags(sources);
   auto program = sema::Program::load(sources.add(k.name + ".tk", text + k.check), diags);
@@ -90,7 +90,7 @@ const std::set<std::pair<std::string, std::string>> kNotNeeded = {
 TEST_CASE("protocols by hand without one of their statements are rejected") {
   std::set<std::pair<std::string, std::string>> met;
   int64_t mutants = 0;
-  for (const Kernel &k : kernels()) {
+  for (const Protocol &k : kernels()) {
     CAPTURE(k.name);
     CHECK(verdict(k.text, k.name) == "");
     for (size_t begin = 0; begin < k.text.size();) {
@@ -181,9 +181,9 @@ TEST_CASE("protocols by hand with one thing changed are rejected") {
       // carried by hand
       {"handed", "(c / S) & 1", "(c % (2 * S) >= S ? 1 : 0)", nullptr},
   };
-  std::vector<Kernel> all = kernels();
+  std::vector<Protocol> all = kernels();
   for (const Change &c : kChanges) {
-    const Kernel &k = kernel(all, c.kernel);
+    const Protocol &k = kernel(all, c.kernel);
     CAPTURE(c.kernel);
     CAPTURE(c.to);
     std::string text = k.text;
@@ -202,14 +202,14 @@ TEST_CASE("protocols by hand with one thing changed are rejected") {
 }
 
 TEST_CASE("what the proof cannot follow says so") {
-  std::vector<Kernel> all = kernels();
+  std::vector<Protocol> all = kernels();
   const Change kChanges[] = {
       {"handed", "(c / S) & 1", "c * M % 2", "this parity cannot be followed"},
       {"handed", "load(s[c % S])", "load(s[M % S])", "which slot of `s` this is cannot be followed"},
       {"copied", "var slot = 0;", "var slot = M % 2;", "which slot of `empty` this is cannot be followed"},
   };
   for (const Change &c : kChanges) {
-    const Kernel &k = kernel(all, c.kernel);
+    const Protocol &k = kernel(all, c.kernel);
     CAPTURE(c.to);
     std::string text = k.text;
     size_t at = text.find(c.from);
@@ -223,7 +223,7 @@ TEST_CASE("what the proof cannot follow says so") {
 
 TEST_CASE("the table of the vocabulary is true") {
   // | there | here | sm_80 | sm_90 | sm_120 | kernel |
-  std::vector<Kernel> all = kernels();
+  std::vector<Protocol> all = kernels();
   std::istringstream page(source_text("grammar/README.md"));
   std::set<std::string> theirs;
   bool inside = false;
@@ -255,7 +255,7 @@ TEST_CASE("the table of the vocabulary is true") {
     };
     for (const std::string &name : quoted(cells[0])) theirs.insert(name);
     rows++;
-    const Kernel &k = kernel(all, quoted(cells[5]).at(0));
+    const Protocol &k = kernel(all, quoted(cells[5]).at(0));
     for (const std::string &op : quoted(cells[1]))
       CHECK_MESSAGE(k.text.find(op.substr(0, op.find('('))) != k.text.npos, op);
     const char *targets[] = {"sm_80", "sm_90", "sm_120"};

@@ -275,8 +275,15 @@ llvm::Function *FunctionLowering::run() {
   builder_.SetInsertPoint(body);
   if (!options_.aligned && ir::needs_alignment(ctx_.function)) {
     // Copies by the asynchronous proxy that the source asks for have no other form.
+    std::string file;
+    int64_t line = 0;
+    if (const SourceManager *sources = ctx_.sources(); sources && ctx_.function.loc.valid()) {
+      const SourceFile &f = sources->file(ctx_.function.loc.file);
+      file = f.name().substr(f.name().find_last_of('/') + 1);
+      line = f.position(ctx_.function.loc.begin).line;
+    }
     nvvm::assertfail(builder_, "the kernel copies by hand, in pieces of 16 bytes: its tensors must be aligned to them",
-                     "", 0, ctx_.function.name);
+                     file, line, ctx_.function.name);
     builder_.CreateUnreachable();
     return function_;
   }
