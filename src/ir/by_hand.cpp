@@ -14,8 +14,9 @@ Place place(const Op &op, int64_t which) {
 }
 
 bool by_hand(const Function &f) {
-  return std::any_of(f.body->ops.begin(), f.body->ops.end(),
-                     [](const Op *op) { return op->kind == OpKind::SharedAlloc || op->kind == OpKind::BarrierAlloc; });
+  bool any = false;
+  walk(f.body, [&](const Op *op) { any |= op->kind == OpKind::SharedAlloc || op->kind == OpKind::BarrierAlloc; });
+  return any;
 }
 
 bool needs_alignment(const Function &f) {

@@ -21,8 +21,12 @@ public:
 
   std::optional<ByHandProgram> run() {
     const Op *roles = ir::roles_of(f_);
-    for (const Op *op : f_.body->ops)
-      if (op->kind == OpKind::SharedAlloc || op->kind == OpKind::BarrierAlloc) add(*op);
+    ir::walk(f_.body, [&](const Op *op) {
+      if (op->kind != OpKind::SharedAlloc && op->kind != OpKind::BarrierAlloc) return;
+      add(*op);
+      if (op->block != f_.body) fail(*op, "shared memory and mbarriers are made outside of loops, branches and roles");
+    });
+    if (failed_) return std::nullopt;
     demand(*f_.body);
     if (roles) {
       before_roles(*roles);

@@ -145,6 +145,11 @@ void Elaborator::check_by_hand() {
   if (buffer && ring)
     diags_.report(ring->loc, DiagKind::bad_ring, ring->result()->name,
                   "a kernel has rings or makes its buffers and mbarriers by hand, not both");
+  if (buffer && fn_.persistent)
+    diags_.report(
+        buffer->loc, DiagKind::bad_async, buffer->result()->name,
+        "a block of a persistent grid runs the kernel for one tile after another: phases and slots would have "
+        "to go on from tile to tile. Write the loop over tiles by hand, too");
   ir::Op *roles = ir::roles_of(fn_);
   bool open = !roles && fn_.warps == 0;
   if (roles) open = std::count(roles->attrs.ints("warps").begin(), roles->attrs.ints("warps").end(), 0) > 0;
