@@ -120,6 +120,7 @@ std::map<const Op *, const LoopPlan *> force_schedule(ir::Function &f, const Ker
     if (plan->has_ring_statement()) a.erase("@no_pipeline");
     if (plan->stages.value) a.set("@pipeline.stages", *plan->stages.value);
     if (plan->transport.value) a.set("@pipeline.via", *plan->transport.value);
+    if (!plan->plain.empty()) a.set("@plain", int64_t(1)); // it knows
     if (plan->producer.value) a.set("@pipeline.producer", *plan->producer.value);
     force_loads(*op, *plan, k, diags);
   }

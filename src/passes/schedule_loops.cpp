@@ -255,7 +255,7 @@ private:
     if (!target_.has(ir::kTma) || !product) s.not_tma.clear();
     if (tma) s.transport = "tma";
     if (!tma) s.plain = plain_copies(s);
-    if ((via == "cp_async" || via == "mbarrier") && !s.plain.empty())
+    if ((via == "cp_async" || via == "mbarrier") && !s.plain.empty() && !s.loop->attrs.has("@plain"))
       problem(*s.loop, "via", fmt::format("via = {} is not possible: {}", via, s.plain));
     RingSlot slot(tma);
     for (RingField &field : s.fields) {

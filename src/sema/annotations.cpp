@@ -4,8 +4,9 @@
 //   @pipeline(stages = 3, via = tma, producer = warp)
 //                                     "@pipeline" = 1, "@pipeline.stages" = 3, "@pipeline.via" = "tma",
 //                                     "@pipeline.producer" = "warp": what is named is forced, the rest is chosen;
-//                                     `stages = 1` is @no_pipeline, whatever `via` and `producer` say; `via = V` for a
-//                                     compile-time parameter V of an enum with such members
+//                                     `stages = 0` says nothing, `stages = 1` is @no_pipeline, whatever `via` and
+//                                     `producer` say; `via = V` for a compile-time parameter V of an enum with such
+//                                     members
 #include "sema/elaborate.h"
 #include "support/diag_kinds.h"
 #include <algorithm>
@@ -68,9 +69,10 @@ void Elaborator::annotate(const ast::Stmt &s, ir::Op *loop) {
         error(arg.name->loc, DiagKind::repeated_argument, arg.name->text, "@pipeline");
       } else if (arg.name->text == "stages") {
         std::optional<int64_t> n = const_int(*arg.value, "`stages` of `@pipeline`");
-        if (n && (*n < 1 || *n > kMostStages))
-          bad(arg.value->loc, fmt::format("has 1 to {} stages, not {}", kMostStages, *n));
-        else if (n)
+        if (n && (*n < 0 || *n > kMostStages))
+          bad(arg.value->loc,
+              fmt::format("has 1 to {} stages, or 0 for the compiler's choice, not {}", kMostStages, *n));
+        else if (n && *n > 0)
           loop->attrs.set(key, *n);
       } else {
         const Choice &c = *std::find_if(choices().begin(), choices().end(),

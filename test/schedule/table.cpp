@@ -68,9 +68,10 @@ TEST_CASE("what must be pipelined: the samples") {
        {{"row_cumsum s", "80, 90, 120: 4 mbarrier by a producer: x"},
         {"decay_scan t", "80, 90, 120: 4 mbarrier by a producer: a x"}}},
       {"gdn_forward",
-       {{"kda_advance__BV_64 c", "80, 90, 120: 4 mbarrier by a producer: beta v kp qp aq eg ak"},
-        {"kda_advance c", "80: 4 mbarrier by a producer: beta v kp qp aq eg ak | 90: 3 mbarrier by a producer: beta v "
-                          "kp qp aq eg ak | 120: 4 mbarrier by a producer: beta v kp qp aq eg ak"}}},
+       {{"kda_advance__BV_64__no_states c", "80, 90, 120: 4 mbarrier by a producer: eg beta v kp qp aq ak"},
+        {"kda_advance__no_states c",
+         "80: 4 mbarrier by a producer: eg beta v kp qp aq ak | 90: 3 mbarrier by a producer: eg beta v "
+         "kp qp aq ak | 120: 4 mbarrier by a producer: eg beta v kp qp aq ak"}}},
       {"gemm", {{"gemm k", "80: 4 cp_async: a b | 90: 4 tma: a b; 1 proxy fence | 120: 3 tma: a b; 1 proxy fence"}}},
       {"gemm_persistent",
        {{"gemm_persistent k", "80: 4 cp_async over tiles: a b | 90: 4 tma over tiles: a b; 1 proxy fence | 120: 2 tma "
@@ -85,7 +86,9 @@ TEST_CASE("what must be pipelined: the samples") {
         {"gemm_tn k", "80, 90, 120: 4 mbarrier by a producer: a b"},
         {"gemm_tt k", "80, 90, 120: 4 mbarrier by a producer: a b"}}},
       {"kda_backward",
-       {{"kda_chunk_factors j", "80, 90, 120: synchronous: @no_pipeline"},
+       {{"kda_cuts j", "80, 90, 120: 4 cp_async: cu"},
+        {"kda_chunk_factors c", "80, 90, 120: synchronous: @no_pipeline"},
+        {"kda_chunk_factors j", "80, 90, 120: synchronous: @no_pipeline"},
         {"kda_replay c", "80, 90, 120: 4 mbarrier by a producer: v kp beta pm eg ak"},
         {"kda_reverse i", "80: 4 mbarrier by a producer: do ak aq beta eg qp kp | 90: 3 mbarrier by a producer: do ak "
                           "aq beta eg qp kp | 120: 4 mbarrier by a producer: do ak aq beta eg qp kp"},
@@ -101,12 +104,11 @@ TEST_CASE("what must be pipelined: the samples") {
        {{"kda_chain c", "80: 4 mbarrier by a producer: beta v kp qp aq eg ak | 90: 3 mbarrier by a producer: beta v kp "
                         "qp aq eg ak | 120: 2 mbarrier by a producer: beta v kp qp aq eg ak"}}},
       {"kda_forward",
-       {{"kda_chunk_factors__no_pm__no_rk__no_rq j", "80, 90, 120: synchronous: @no_pipeline"},
-        {"kda_advance__BV_64 c", "80, 90, 120: 4 mbarrier by a producer: beta v kp qp aq eg ak"},
-        {"kda_advance c", "80: 4 mbarrier by a producer: beta v kp qp aq eg ak | 90: 3 mbarrier by a producer: beta v "
-                          "kp qp aq eg ak | 120: 4 mbarrier by a producer: beta v kp qp aq eg ak"},
-        {"kda_advance__no_hs c", "80: 4 mbarrier by a producer: beta v kp qp aq eg ak | 90: 3 mbarrier by a producer: "
-                                 "beta v kp qp aq eg ak | 120: 4 mbarrier by a producer: beta v kp qp aq eg ak"}}},
+       {{"kda_chunk_factors__no_pm__no_rk__no_rq c", "80, 90, 120: synchronous: @no_pipeline"},
+        {"kda_chunk_factors__no_pm__no_rk__no_rq j", "80, 90, 120: synchronous: @no_pipeline"},
+        {"kda_advance__SLOTS_5 c", "80, 90, 120: 5 mbarrier by a producer: eg beta v kp qp aq ak"},
+        {"kda_advance__BV_64 c", "80, 90, 120: 4 mbarrier by a producer: eg beta v kp qp aq ak"},
+        {"kda_advance c", "80, 90, 120: 4 mbarrier by a producer: eg beta v kp qp aq ak"}}},
       {"kda_recurrent", {{"kda_recurrent t", "80, 90, 120: 4 cp_async: q k g v"}}},
       {"layer_norm_backward",
        {{"layer_norm_backward i", "80, 90, 120: 4 cp_async: dy x"},
