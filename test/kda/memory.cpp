@@ -104,6 +104,7 @@ TEST_CASE("the backward pass needs at most 700 bytes for each token and head") {
     for (const Case &c : cases) {
       Problem p{.program = "kda_backward", .shape = c.shape, .options = {{"gate", "bounded"}, {"l2norm", "true"}}};
       p.options["wide_range"] = "false";
+      p.options["ROOM"] = "8";
       for (const char *name : {"a_log", "dht"}) p.inputs[name] = {};
       if (c.packed) p.inputs["cu"] = {};
       const Shape &s = c.shape;
