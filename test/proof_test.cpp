@@ -311,6 +311,24 @@ const std::vector<Mutator> &mutators() {
       {"repeat a fill", twice(OpKind::RingFill)},
       {"wait one item too far", shifted(OpKind::RingWait, 1)},
       {"wait one item too near", shifted(OpKind::RingWait, -1)},
+      {"ask for one item too far", shifted(OpKind::RingTest, 1)},
+      {"ask for one item too near", shifted(OpKind::RingTest, -1)},
+      {"the first item counts as arrived",
+       nth(OpKind::RingTest,
+           [](Function &f, Op *op) {
+             auto &loop = *op->block->parent;
+             const auto &handed = op->block->terminator()->operands;
+             size_t i = size_t(std::find(handed.begin(), handed.end(), op->result()) - handed.begin());
+             loop.operands[3 + i] = integer(f, &loop, DType::Bool, 1);
+             return true;
+           })},
+      {"every item counts as arrived", nth(OpKind::RingTest,
+                                           [](Function &f, Op *op) {
+                                             auto &handed = op->block->terminator()->operands;
+                                             std::replace(handed.begin(), handed.end(), op->result(),
+                                                          integer(f, op, DType::Bool, 1));
+                                             return true;
+                                           })},
       {"load one item too far", shifted(OpKind::RingLoad, 1)},
       {"load one item too near", shifted(OpKind::RingLoad, -1)},
       {"fill one item too far", shifted(OpKind::RingFill, 1)},

@@ -29,7 +29,7 @@ std::vector<bool> takes_neighbours(const ir::Function &f) {
   std::vector<bool> out(f.params.size(), false);
   // `rows`: the last dim of the view is the tensor's innermost one.
   auto visit = [&](const ir::Op *op, const ir::Value *tensor) {
-    bool rows = true;
+    bool rows = tensor->type.rank() > 0;
     for (; tensor->op && tensor->op->kind == ir::OpKind::Subview; tensor = tensor->op->operand(0))
       rows = rows && tensor->op->attrs.ints("ranges").back() != 2;
     auto param = tensors.find(tensor);

@@ -188,13 +188,15 @@ TEST_CASE("--emit json: a loader that knows nothing else finds entry, parameters
   Folder f;
   std::string file =
       f.write("k.tk", R"(kernel k<T: type = bf16, BM: int = 16, D: int = 64>(a: tensor<T>[H, M, D], s: f32, n: i64,
-        b: tensor?<f32>[D], idx: tensor<i32>[M], y: inout tensor<T>[M, D])
+        b: tensor?<f32>[D], idx: tensor<i32>[M], c: tensor<f32>[H], y: inout tensor<T>[M, D])
     grid (cdiv(M, BM), H) warps 2
     where M % 4 == 0
 {
     let (i, h) = program_id();
     let rows = i * BM :+ BM;
-    store(y[rows, :], load(a[h, rows, :]));
+    var t = f32(load(a[h, rows, :])) * load(c[h]);
+    if has(b) { t = t + load(b[:])[None, :]; }
+    store(y[load(idx[rows]), :], T(t));
 }
 )");
   CHECK(run_tkc({"compile", file, "--emit", "ptx,json", "-o", f / "out/", "--arch", "sm_90"}).code == 0);
@@ -218,11 +220,11 @@ TEST_CASE("--emit json: a loader that knows nothing else finds entry, parameters
   CHECK(evaluate(k.find("where")->items.at(0), {{"M", 101}}) == 0);
   CHECK(k.find("block")->integer == 64);
   const auto &tensors = k.find("tensors")->items;
-  REQUIRE(tensors.size() == 4);
+  REQUIRE(tensors.size() == 5);
   CHECK(tensors[0].find("dtype")->text == "bf16");
   CHECK(evaluate(tensors[0].find("dims")->items.at(1), sizes) == 100);
   CHECK(evaluate(tensors[0].find("dims")->items.at(2), sizes) == 64);
-  CHECK(tensors[3].find("mode")->text == "inout");
+  CHECK(tensors[4].find("mode")->text == "inout");
   // The parameters against the PTX: as many, and each at its natural alignment.
   const auto &params = k.find("params")->items;
   std::string ptx = read_text(f / "out/k.ptx");
@@ -248,7 +250,8 @@ TEST_CASE("--emit json: a loader that knows nothing else finds entry, parameters
   CHECK(entries[0].find("name")->text == "k");
   CHECK(entries[1].find("name")->text == "k__any");
   CHECK(entries[1].find("requires")->items.empty());
-  // a: address and two pitches; b: address; idx: address and run-time extent; y: address and pitch.
+  // a: address and two pitches; b: address; idx: address and run-time extent; y: address and pitch. Nothing of c, of
+  // which one number is read at a time.
   CHECK(entries[0].find("requires")->items.size() == 8);
   const JsonValue &pitch = entries[0].find("requires")->items[1];
   CHECK(pitch.find("stride")->text == "a");

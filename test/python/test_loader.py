@@ -180,7 +180,7 @@ class Kernels(Base):
     def test_persistent(self):
         f = tkc.load(CASES, "tripled")
         x = normal(490, dtype=torch.float32)
-        self.assertEqual(f(x).values(), [3 * v for v in x.values()])
+        self.assertLess(rms(f(x).values(), [3 * v for v in x.values()]), 1e-6)
         f(normal(5, dtype=torch.float32))
         self.assertEqual([line.split()[3] for line in launches()], ["132", "3"])  # SMs, with a block on each; tiles
 
