@@ -40,6 +40,7 @@ struct LoopSchedule {
   std::string not_tma;                // why, where it could have been
   std::string plain;                  // why some of its copies are loads and stores
   std::string fewer;                  // why it has fewer slots than fit
+  bool asks_ahead = false;            // each iteration asks whether the next one's item has arrived (ring_test)
   bool over_tiles = false;            // its items follow each other from tile to tile (loop_over_tiles.cpp)
   bool by_tma() const { return transport == "tma"; }
   bool mbarriers() const { return transport != "cp_async"; }
