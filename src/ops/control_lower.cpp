@@ -84,13 +84,17 @@ std::vector<Regs> registers(LowerCtx &c, const std::vector<ir::Value *> &values,
 }
 
 // ptxas unrolls loops by its own taste, which multiplies the registers of a tile program: off unless the source asks.
-void set_unrolling(LowerCtx &c, llvm::BranchInst *latch, int64_t count) {
+// And what a long body can compute anew is not kept in registers through it: `hoist` = false.
+void set_hints(LowerCtx &c, llvm::BranchInst *latch, int64_t count, bool hoist) {
   llvm::LLVMContext &ctx = c.b.getContext();
-  llvm::Metadata *hint = count > 1
-                             ? llvm::MDNode::get(ctx, {llvm::MDString::get(ctx, "llvm.loop.unroll.count"),
-                                                       llvm::ConstantAsMetadata::get(c.b.getInt32(uint32_t(count)))})
-                             : llvm::MDNode::get(ctx, llvm::MDString::get(ctx, "llvm.loop.unroll.disable"));
-  llvm::MDNode *loop = llvm::MDNode::getDistinct(ctx, {nullptr, hint});
+  auto flag = [&](const char *name) { return llvm::MDNode::get(ctx, llvm::MDString::get(ctx, name)); };
+  llvm::Metadata *unroll = count > 1
+                               ? llvm::MDNode::get(ctx, {llvm::MDString::get(ctx, "llvm.loop.unroll.count"),
+                                                         llvm::ConstantAsMetadata::get(c.b.getInt32(uint32_t(count)))})
+                               : flag("llvm.loop.unroll.disable");
+  llvm::SmallVector<llvm::Metadata *, 3> hints = {nullptr, unroll};
+  if (!hoist) hints.push_back(flag("llvm.licm.disable"));
+  llvm::MDNode *loop = llvm::MDNode::getDistinct(ctx, hints);
   loop->replaceOperandWith(0, loop);
   latch->setMetadata(llvm::LLVMContext::MD_loop, loop);
 }
@@ -134,7 +138,7 @@ void lower_For(LowerCtx &c, const Op &op) {
   V more = b.CreateICmpUGT(b.CreateSub(hi, iv), step);
   iv->addIncoming(b.CreateAdd(iv, step), end);
   llvm::BranchInst *latch = b.CreateCondBr(more, loop, after);
-  set_unrolling(c, latch, op.attrs.i_or("unroll", 0));
+  set_hints(c, latch, op.attrs.i_or("unroll", 0), !op.attrs.has("tiles") && !getenv("NOLICM"));
 
   b.SetInsertPoint(after);
   std::vector<Regs> results;
@@ -168,7 +172,7 @@ void lower_While(LowerCtx &c, const Op &op) {
   c.set_location(op.loc);
   std::vector<Regs> next = registers(c, yielded(body));
   for (size_t i = 0; i < carried.size(); i++) add_incoming(carried[i], next[i], b.GetInsertBlock());
-  set_unrolling(c, b.CreateBr(head), 0);
+  set_hints(c, b.CreateBr(head), 0, true);
   b.SetInsertPoint(after);
 }
 

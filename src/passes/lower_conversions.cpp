@@ -8,7 +8,8 @@
 // The plan comes from the layout library and depends on the two layouts alone. Stores stand early and loads late, so
 // that conversions that do not depend on each other share their barriers: the loads of the two operands of a product
 // wait once. What a load has read is stored once for all layouts that are wanted of it, as a ring would hold it, but
-// for tiles with padding, which only a ring's copies write.
+// for tiles with padding, which only a ring's copies write. Where a loop stands between a load of global memory and the
+// first use, the store follows the loop: before it, it would wait for the memory.
 // Conversions that move registers only, shuffle, or use movmatrix stay as they are. A field of a ring's item lies in
 // shared memory already and is read again.
 #include "ir/op_def.h"
@@ -29,6 +30,24 @@ static Op *ancestor_in(ir::Block *block, Op *op) {
   return op;
 }
 
+// Moves the store of a loaded tile behind the last loop before the first of its reads.
+static void sink_behind_loops(Op *store, const std::vector<Op *> &reads) {
+  ir::Block *block = store->block;
+  auto first = int64_t(block->ops.size());
+  for (const Op *read : reads)
+    if (read->block == block)
+      first = std::min(first, position(read));
+    else
+      return;
+  for (int64_t i = first; i-- > position(store) + 1;) {
+    Op *loop = block->ops[size_t(i)];
+    if (loop->kind != OpKind::For && loop->kind != OpKind::While) continue;
+    block->ops.erase(block->ops.begin() + position(store));
+    insert_after(loop, store);
+    return;
+  }
+}
+
 bool lower_conversions(ir::Function &f, PassContext &context) {
   std::vector<Op *> todo;
   LayoutFeatures features = ir::layout_features(context.target);
@@ -40,6 +59,7 @@ bool lower_conversions(ir::Function &f, PassContext &context) {
   });
   std::map<const Value *, Op *> stores; // of loaded tiles
   std::map<Op *, std::vector<SmemUse>> reads;
+  std::map<Op *, std::vector<Op *>> loads;
   for (Op *op : todo) {
     Value *x = op->operand(0), *y = op->result();
     if (x->op && x->op->kind == OpKind::RingItem) { // it lies in shared memory: read once more
@@ -88,7 +108,9 @@ bool lower_conversions(ir::Function &f, PassContext &context) {
     } else {
       insert_after(store, load);
     }
+    if (x->op && x->op->kind == OpKind::Load && x->op->block == store->block) loads[store].push_back(load);
   }
+  for (const auto &[store, its] : loads) sink_behind_loops(store, its);
   for (const auto &[store, uses] : reads)
     if (uses.size() > 2) {
       const ir::Type &t = store->operand(0)->type;

@@ -21,10 +21,7 @@ public:
       if (it == into.kernels.end()) into.kernels.push_back(k);
     }
     first_alloc_ = into.allocs.size();
-    for (ProgramAlloc a : callee.allocs) {
-      for (SizeExpr &d : a.dims) d = size(d);
-      into.allocs.push_back(std::move(a));
-    }
+    into.allocs.insert(into.allocs.end(), callee.allocs.begin(), callee.allocs.end());
   }
 
   void run(std::vector<HostStmt> &out) {
@@ -105,7 +102,10 @@ private:
     HostStmt s = from;
     s.body.clear(), s.else_body.clear();
     if (s.kind == HostStmt::Kind::Launch) s.kernel = kernels_[s.kernel];
-    if (s.kind == HostStmt::Kind::Alloc) s.alloc += first_alloc_;
+    if (s.kind == HostStmt::Kind::Alloc) { // here, where the callee's numbers have their names
+      s.alloc += first_alloc_;
+      for (SizeExpr &d : into_.allocs[s.alloc].dims) d = size(d);
+    }
     for (LaunchArgument &a : s.args) a = argument(a);
     for (SizeExpr &e : s.sizes) e = size(e);
     for (SizeExpr *e : {&s.cond, &s.lo, &s.hi, &s.step}) *e = size(*e);

@@ -89,14 +89,21 @@ TEST_CASE("what must be pipelined: the samples") {
        {{"kda_cuts j", "80, 90, 120: 4 cp_async: cu"},
         {"kda_chunk_factors c", "80, 90, 120: synchronous: @no_pipeline"},
         {"kda_chunk_factors j", "80, 90, 120: synchronous: @no_pipeline"},
-        {"kda_replay c", "80, 90, 120: 4 mbarrier by a producer: v kp beta pm eg ak"},
-        {"kda_reverse i", "80: 4 mbarrier by a producer: do ak aq beta eg qp kp | 90: 3 mbarrier by a producer: do ak "
-                          "aq beta eg qp kp | 120: 4 mbarrier by a producer: do ak aq beta eg qp kp"},
-        {"kda_gradients j", "80, 90: 2 cp_async: do e x hs ds | 120: synchronous: 2 stages of 45056 bytes make 106496 "
-                            "bytes of shared memory, 101376 are there on sm_120"},
+        {"kda_replay__SLOTS_5 c", "80, 90, 120: 5 mbarrier by a producer: eg v kp beta pm ak"},
+        {"kda_reverse__SLOTS_5 i", "80, 90, 120: 5 mbarrier by a producer: eg do ak aq beta qp kp"},
+        {"kda_gradients j",
+         "80: 2 cp_async over tiles: do e x hs ds | 90: 4 cp_async over tiles: do e x hs ds | 120: synchronous: 2 "
+         "stages of 45056 bytes make 123008 bytes of shared memory, 101376 are there on sm_120"},
+        {"kda_gradients tile", "80, 90, 120: synchronous: the ring of a loop inside runs on over tiles; not q: its "
+                               "place depends on `hq`; not k: its place depends on `hq`; not rq: it has a mask or "
+                               "another value; not rk: it has a mask or another value"},
         {"kda_gradients__finish_false__OT_f32 j",
-         "80, 90: 2 cp_async: do e x hs ds | 120: synchronous: 2 stages of 45056 bytes make 106496 bytes of shared "
-         "memory, 101376 are there on sm_120"},
+         "80: 2 cp_async over tiles: do e x hs ds | 90: 4 cp_async over tiles: do e x hs ds | 120: synchronous: 2 "
+         "stages of 45056 bytes make 123008 bytes of shared memory, 101376 are there on sm_120"},
+        {"kda_gradients__finish_false__OT_f32 tile",
+         "80, 90, 120: synchronous: the ring of a loop inside runs on over tiles; not q: its place depends on `hq`; "
+         "not k: its place depends on `hq`; not rq: it has a mask or another value; not rk: it has a mask or another "
+         "value"},
         {"kda_group_sum r", "80, 90: 3 cp_async: dqv dkv | 120: 4 cp_async: dqv dkv"},
         {"kda_gate_sums i", "80, 90, 120: 4 mbarrier by a producer: da"},
         {"kda_gate_sums i (2)", "80, 90, 120: 4 mbarrier by a producer: dbias"}}},
