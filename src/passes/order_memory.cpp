@@ -225,6 +225,7 @@ private:
       }
       grown = pending.size() > before;
     }
+    if (op->kind == OpKind::While) block(op->regions[0], pending); // it ends behind its condition
   }
 
   ir::Function &f_;

@@ -139,6 +139,7 @@ private:
       pending.insert(p.begin(), p.end());
       if (pending.size() == before) break;
     }
+    if (op->kind == OpKind::While) block(op->regions[0], pending); // it ends behind its condition
   }
 
   ir::Function &f_;
