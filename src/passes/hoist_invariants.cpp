@@ -13,6 +13,7 @@
 // considered: what moves was computed from values that live across the loop anyway.
 #include "passes/cleanup.h"
 #include "passes/effects.h"
+#include "passes/passes.h"
 
 namespace tkc::passes {
 
@@ -24,6 +25,7 @@ using ir::Value;
 namespace {
 
 bool surely_runs(const Op &loop) {
+  if (passes::is_tile_loop(loop)) return true; // a block has a tile
   auto lo = constant_int(loop.operand(0)), hi = constant_int(loop.operand(1));
   return lo && hi && *lo < *hi;
 }

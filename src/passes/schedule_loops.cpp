@@ -25,8 +25,8 @@ constexpr int64_t kInFlight = 96 * 1024;
 constexpr int64_t kRegistersOfSM = 65536, kTypicalRegisters = 168; // of a thread: what is not known yet here
 
 // Registers are given per thread of a block, so a producer warp costs as many as a compute warp: up to this many
-// compute warps it leaves them enough.
-constexpr int64_t kMostRoleWarps = 4;
+// compute warps it leaves them enough, and where there is but one, it would take the place of a second block's.
+constexpr int64_t kLeastRoleWarps = 2, kMostRoleWarps = 4;
 
 // Compute warps up to which items are asked for an iteration ahead: alone on their part of the SM they have nothing
 // else to do while they wait for the answer. On an H200 the states of KDA, in blocks of two warps with five slots, take
@@ -69,11 +69,21 @@ private:
     bool loads = v->op->kind == OpKind::Load && v->type.is_scalar() && writes_.never_written(v->op->operand(0));
     // A part of a tensor is made for iterations that run, or its address is not used: an index outside does no harm.
     bool part = v->op->kind == OpKind::Subview;
-    if (!loads && !(is_pure(*v->op) && (part || is_speculatable(*v->op)))) return v;
+    if (!loads && !(is_pure(*v->op) && (part || is_speculatable(*v->op) || divides_anyway(*v->op)))) return v;
     if (v->type.is_tile() && !v->type.is_scalar()) return v;
     for (const Value *x : v->op->operands)
       if (const Value *o = recompute(x, scope)) return o;
     return nullptr;
+  }
+
+  // A division that is made in any case: it does no harm to make it again elsewhere. So are those of the function's own
+  // block, and those that every tile makes by the same number, as a block has a tile.
+  static bool divides_anyway(const Op &op) {
+    if (op.kind != OpKind::Div && op.kind != OpKind::Rem) return false;
+    const Block *at = op.block;
+    const Value *by = op.operand(1);
+    if (!at->parent) return true;
+    return is_tile_loop(*at->parent) && (by->op ? !within(by->op, at) : by->block != at);
   }
 
   const Op &loop_;
@@ -354,7 +364,8 @@ private:
     if (with && without)
       problem(*without, "producer", "one loop of the kernel asks for a producer warp, another one for none");
     if (with && !obstacle.empty()) problem(*with, "producer", "a producer warp is not possible: " + obstacle);
-    return obstacle.empty() && !without && !out_.loops.empty() && (with || f_.warps <= kMostRoleWarps);
+    return obstacle.empty() && !without && !out_.loops.empty() &&
+           (with || (f_.warps >= kLeastRoleWarps && f_.warps <= kMostRoleWarps));
   }
   std::string roles_obstacle() {
     for (const LoopSchedule &s : out_.loops) {
