@@ -19,7 +19,7 @@ enumDecl : 'enum' name '{' (name (',' name)* TRAILING?)? '}' ;
 function : (FN | REFERENCE) name genericParams? '(' params? ')' ('->' results)? (block | '=' expr ';') ;
 kernel : (KERNEL | PROGRAM) name genericParams? '(' params? ')' clause* block ;
 clause
-    : GRID PERSISTENT? '(' exprs? ')'
+    : annotation* GRID PERSISTENT? '(' exprs? ')'
     | ORDER name ('(' exprs? ')')?
     | WARPS ternary
     | WHERE ternary (',' ternary)* TRAILING?

@@ -46,7 +46,7 @@ bool pipeline_forced(Function &f, PassContext &context) {
       if (op->kind == OpKind::For) op->attrs.set("@pipeline.via", std::string("tma"));
     });
   if (ir::roles_of(f)) return false;
-  FunctionSchedule s = schedule_loops(f, context.target, context.options);
+  FunctionSchedule s = schedule_loops(f, context.target, context.part, context.options);
   if (forced == Force::Mbarrier || forced == Force::Tma) REQUIRE(s.producer_warps == 1);
   if (forced == Force::Groups || forced == Force::TmaAlone) s.producer_warps = 0;
   for (LoopSchedule &l : s.loops) {

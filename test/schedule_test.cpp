@@ -1,9 +1,13 @@
 // Schedules of loops: the text form, what a text forces, and what must be pipelined.
 #include "driver/timeline.h"
 #include "driver/verify.h"
+#include "ir/by_hand.h"
+#include "passes/modulo_schedule.h"
 #include "passes/prove_protocol.h"
 #include "schedule/kit.h"
+#include <cmath>
 #include <fmt/ranges.h>
+#include <map>
 #include <regex>
 
 using namespace schedule_kit;
@@ -310,11 +314,18 @@ TEST_CASE("forced rings are right for every number of iterations around that of 
       "  case t4: K = 128; case t5: K = 160; case tail: K = 136;\n  tolerance y: rms 1e-5;\n}\n";
   for (const char *copies : {"transport cp_async\nproducer none", "transport mbarrier\nproducer warp",
                              "transport tma\nproducer none", "transport tma\nproducer warp"})
-    for (int stages : {2, 3, 4}) {
+    for (const auto &[stages, more] : std::vector<std::pair<int, std::string>>{{2, "unroll 1"},
+                                                                               {3, "unroll 1"},
+                                                                               {4, "unroll 1"},
+                                                                               {2, "unroll 2"},
+                                                                               {3, "unroll 3"},
+                                                                               {4, "unroll 4"},
+                                                                               {5, "unroll 5"}}) {
       CAPTURE(copies);
       CAPTURE(stages);
+      CAPTURE(more);
       Loaded l(source, "sm_90");
-      REQUIRE(l.force(fmt::format("kernel p\n{}\nstages {}\n{}\n", kPlace, stages, copies)));
+      REQUIRE(l.force(fmt::format("kernel p\n{}\nstages {}\n{}\n{}\n", kPlace, stages, copies, more)));
       driver::VerifyOptions v;
       v.executor = driver::Executor::Emu;
       v.compile = l.options;
@@ -327,5 +338,80 @@ TEST_CASE("forced rings are right for every number of iterations around that of 
                             });
       CHECK_MESSAGE(!l.diags.has_errors(), l.diags.render_all());
       CHECK(ran == 7);
+    }
+}
+
+TEST_CASE("loads of a loop in a role run as many iterations ahead as a schedule says, whatever the number of trips") {
+  const std::string source = "kernel p(x: tensor<f32>[T, 8], y: out tensor<f32>[T, 8]) grid (1) {\n"
+                             "  ring f: { t: f32[4, 8] } stages 2;\n"
+                             "  role make warps 1 {\n"
+                             "    for t in 0 : T step 4 { f.push({ t: exp(load(x[t :+ 4, :])) }); }\n"
+                             "  }\n"
+                             "  role take warps 1 {\n"
+                             "    for t in 0 : T step 4 { let i = f.pop();  store(y[t :+ 4, :], i.t * 2.0); }\n"
+                             "  }\n}\n"
+                             "verify p {\n  y = 2.0 * exp(x);\n  case t0: T = 0; case t1: T = 3; case t2: T = 8; case "
+                             "t3: T = 12; case t4: T = 16;\n"
+                             "  case t5: T = 21;\n  tolerance y: rms 1e-6;\n}\n";
+  for (const char *ahead : {"sync x: slow", "ahead x 1", "ahead x 2", "ahead x 4"})
+    for (const char *asks : {"asks ahead", "asks not"}) {
+      CAPTURE(ahead);
+      CAPTURE(asks);
+      Loaded l(source, "sm_90");
+      REQUIRE(l.force(fmt::format("kernel p\nloop t at 4\n{}\nloop t at 7\n{}\n", ahead, asks)));
+      driver::VerifyOptions v;
+      v.executor = driver::Executor::Emu;
+      v.compile = l.options;
+      int64_t ran = 0;
+      const ast::Function &kernel = *l.program->kernels()[0];
+      driver::verify_kernel(*l.program, kernel, *l.program->check_for("p", false), v, l.diags,
+                            [&](const driver::CaseResult &r) {
+                              ran++;
+                              CHECK_MESSAGE(r.pass(), r.name, ": ", r.error);
+                            });
+      CHECK_MESSAGE(!l.diags.has_errors(), l.diags.render_all());
+      CHECK(ran == 6);
+      l.schedule();
+      std::string text = fmt::format("{}", fmt::join(summary(l.functions), "\n"));
+      bool none = std::string(ahead).starts_with("sync");
+      CHECK_MESSAGE((text.find(" ahead") == text.npos) == none, text);
+      int tests = 0;
+      ir::walk(l.functions[0]->body, [&](const ir::Op *op) { tests += op->kind == ir::OpKind::RingTest; });
+      CHECK(tests == (std::string(asks) == "asks ahead"));
+    }
+  Loaded l(source, "sm_90");
+  REQUIRE(l.force("kernel p\nloop t at 4\nahead z 2\n"));
+  l.schedule();
+  CHECK(l.diags.render_all().find("has no such load of `z`") != std::string::npos);
+}
+
+TEST_CASE("a modulo schedule keeps its bounds: every dependence, no resource used twice") {
+  for (const std::string &sample : sample_names())
+    for (const char *target : {"sm_90", "sm_120"}) {
+      CAPTURE(sample);
+      CAPTURE(target);
+      Loaded l(source_text("samples/" + sample + ".tk"), target, sample_path(sample));
+      l.schedule();
+      for (const auto &f : l.functions)
+        ir::walk(f->body, [&](ir::Op *op) {
+          if (op->kind != ir::OpKind::For || !has_modulo_schedule(*op) || ir::by_hand(*f)) return;
+          auto make = [&] {
+            OpWork work(*l.options.target, ir::default_part(*l.options.target), ir::warps_of(op->block));
+            return modulo_schedule(*op, work);
+          };
+          ModuloSchedule m = make();
+          CHECK(m.ii >= m.resources - 1);
+          CHECK(m.ii >= std::min(m.recurrence, std::max(m.in_order, m.resources)) - 1);
+          CHECK(m.ii <= std::max(std::ceil(m.in_order), std::ceil(std::max(m.resources, m.recurrence))) + 1);
+          CHECK(m.to_string() == make().to_string());
+          // A value is used no earlier than it is made.
+          std::map<const ir::Value *, const ModuloOp *> made;
+          for (const ModuloOp &o : m.ops) {
+            for (const ir::Value *v : o.op->operands)
+              if (auto it = made.find(v); it != made.end()) CHECK(o.start + 1e-3 >= it->second->start);
+            CHECK(o.stage == int64_t(std::floor(o.start / m.ii + 1e-9)));
+            for (const ir::Value *r : o.op->results) made[r] = &o;
+          }
+        });
     }
 }

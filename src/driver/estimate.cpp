@@ -46,6 +46,11 @@ bool is_pushed(const ir::Uses &uses, const Op *load) {
          std::all_of(list.begin(), list.end(), [](const ir::Use &u) { return u.op->kind == OpKind::RingPush; });
 }
 
+bool ahead(const passes::LoopPlan &l, const Op &load) {
+  return std::any_of(l.ahead.begin(), l.ahead.end(),
+                     [&](const auto &a) { return a.tensor == passes::tensor_name(load); });
+}
+
 std::string role_name(const ir::Function &f, const Block *b) {
   int64_t role = ir::role_of(b);
   return role < 0 ? "" : ir::roles_of(f)->attrs.get<std::vector<std::string>>("names")[size_t(role)];
@@ -258,7 +263,7 @@ double BodyEstimate::slot_limit(int64_t stages, bool producer) const {
 
 std::string BodyEstimate::bound() const {
   double most = cycles();
-  if (most == items) return "the ring's slots";
+  if (most == items) return copy_latency > 0 ? "the ring's slots" : "latency of memory";
   if (most == work.recurrence) return "the carried chain";
   if (most == work.shared) return "shared memory";
   if (most == work.global) return "traffic with L2";
@@ -305,7 +310,7 @@ std::optional<KernelModel> model_kernel(sema::Program &program, const KernelInst
       const Op *loop = w.body->parent;
       auto it = loop ? plans.find(loop) : plans.end();
       const passes::LoopPlan *l = it == plans.end() ? nullptr : &it->second;
-      bool ring = l && !l->synchronous.value;
+      bool ring = l && l->stages.value;
       e.planned = l;
       if (l) e.loop = l->name();
       if (!l && loop && loop->kind == OpKind::For && !loop->attrs.has("tiles")) // without loads of tiles: named alike
@@ -314,11 +319,15 @@ std::optional<KernelModel> model_kernel(sema::Program &program, const KernelInst
                         loop->loc.valid() ? diags.sources().file(loop->loc.file).position(loop->loc.begin).line : 0);
       e.memory = latency * double(load_depth(w.body, [&](const Op *op) {
                    if (is_pushed(uses, op)) return false;
+                   if (l && loads_tile(op) && ahead(*l, *op)) return false;
                    if (!ring) return true;
                    if (!loads_tile(op)) return false; // places, which the ring's copies know ahead
                    return std::any_of(l->left.begin(), l->left.end(),
                                       [&](const auto &s) { return s.tensor == passes::tensor_name(*op); });
                  }));
+      // A load that runs ahead takes its latency over the iterations that it is ahead.
+      if (l)
+        for (const passes::AheadLoad &a : l->ahead) e.items = std::max(e.items, latency / double(a.distance));
       if (ring) {
         if (l->producer.value == "none") e.in_order += ConvertCosts().block_barrier;
         e.copy_latency = latency;

@@ -96,6 +96,12 @@ Json json(const LoopReport &l) {
                     .set("offset", f.offset)
                     .set("layout", f.layout));
   }
+  if (p.asks_ahead.value) j.set("asksAhead", *p.asks_ahead.value);
+  if (p.unroll.value) j.set("unroll", *p.unroll.value);
+  Json ahead = Json::array();
+  for (const passes::AheadLoad &a : p.ahead)
+    ahead.push(Json::object().set("tensor", a.tensor).set("iterations", a.distance));
+  if (!p.ahead.empty()) j.set("ahead", std::move(ahead));
   if (!p.fields.empty()) j.set("fields", std::move(fields));
   for (const passes::SynchronousLoad &s : p.left)
     left.push(Json::object().set("tensor", s.tensor).set("reason", s.reason));
@@ -103,6 +109,7 @@ Json json(const LoopReport &l) {
   if (!p.not_tma.empty()) j.set("notTma", p.not_tma);
   if (!p.plain.empty()) j.set("plainCopies", p.plain);
   if (!p.fewer.empty()) j.set("fewerStages", p.fewer);
+  if (!p.modulo.empty()) j.set("modulo", p.modulo);
   j.set("waits", l.waits).set("barriers", l.barriers).set("warpSyncs", l.warp_syncs).set("proxyFences", l.fences);
   return j.set("iteration", json(l.estimate));
 }

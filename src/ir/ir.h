@@ -94,7 +94,8 @@ struct Function {
   std::string order;               // "" or "grouped"
   std::vector<int64_t> order_args; // grouped(8)
   bool persistent = false;
-  int64_t warps = 0; // of the block, with roles those of the last one; 0: the layout search chooses
+  Attrs tile_annotations; // of the loop over the tiles of a persistent grid (sema/annotations.cpp)
+  int64_t warps = 0;      // of the block, with roles those of the last one; 0: the layout search chooses
   std::vector<SizeExpr> facts;
   std::vector<SourceLoc> fact_locs;
   std::vector<std::string> result_names; // references

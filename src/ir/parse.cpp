@@ -326,7 +326,10 @@ private:
       f_->order = name();
       return list("(", ")", [&] { f_->order_args.push_back(integer()); });
     }
-    if (accept_word("persistent")) return void(f_->persistent = true);
+    if (accept_word("persistent")) {
+      f_->persistent = true;
+      return attrs(f_->tile_annotations);
+    }
     if (accept_word("warps")) return void(f_->warps = integer());
     if (accept_word("where")) {
       skip();
@@ -410,6 +413,15 @@ private:
     while (!failed_ && !accept("}")) op(b, depth);
   }
 
+  void attrs(Attrs &out) {
+    if (peek() != '{') return;
+    list("{", "}", [&] {
+      std::string key = name();
+      expect("=");
+      out.set(key, attr());
+    });
+  }
+
   void op(Block *b, int64_t depth) {
     skip();
     int32_t begin = at();
@@ -444,12 +456,7 @@ private:
       if (op->results.size() != names.size())
         fail(fmt::format("{} results and {} types", names.size(), op->results.size()));
     }
-    if (peek() == '{')
-      list("{", "}", [&] {
-        std::string key = name();
-        expect("=");
-        op->attrs.set(key, attr());
-      });
+    attrs(op->attrs);
     if (accept_word("layout")) {
       expect("(");
       layouts(*op, raw_text());

@@ -65,7 +65,8 @@ public:
     if (!f.order.empty())
       line(fmt::format("order {}({})", print_name(f.order),
                        join(f.order_args, [](int64_t v) { return std::to_string(v); })));
-    if (f.persistent) line("persistent");
+    if (f.persistent)
+      line(f.tile_annotations.list().empty() ? "persistent" : "persistent " + attrs(f.tile_annotations));
     if (f.warps) line(fmt::format("warps {}", f.warps));
     for (const SizeExpr &e : f.facts) line("where " + e.str());
     for (const std::string &s : f.result_names) line("result " + print_name(s));
@@ -77,17 +78,18 @@ public:
     return std::move(out_);
   }
 
+  static std::string attrs(const Attrs &a) {
+    return "{" + join(a.list(), [](const auto &kv) { return print_name(kv.first) + " = " + print_attr(kv.second); }) +
+           "}";
+  }
+
   std::string op_head(const Op &op) {
     std::string out;
     if (!op.results.empty()) out += join(op.results, [&](const Value *v) { return define(v); }) + " = ";
     out += def(op).name.s;
     if (!op.operands.empty()) out += " " + join(op.operands, [&](const Value *v) { return use(v); });
     if (!op.results.empty()) out += " : " + join(op.results, [](const Value *v) { return v->type.str(); });
-    if (!op.attrs.list().empty())
-      out +=
-          " {" +
-          join(op.attrs.list(), [](const auto &kv) { return print_name(kv.first) + " = " + print_attr(kv.second); }) +
-          "}";
+    if (!op.attrs.list().empty()) out += " " + attrs(op.attrs);
     bool any_layout = false;
     for (const Value *v : op.results) any_layout |= v->layout.has_value();
     if (any_layout) {

@@ -109,45 +109,142 @@ void lower_TileCoordinate(LowerCtx &c, const Op &op) {
   c.set(op.result(), {c.coordinates(c.scalar(op.operand(0)))[size_t(op.attrs.i("axis"))]});
 }
 
-// Tested at the end, with one test before: a body that runs has no branch on top.
-void lower_For(LowerCtx &c, const Op &op) {
-  llvm::IRBuilder<> &b = c.b;
-  const ir::Block *region = op.regions[0];
-  DType t = op.operand(0)->type.dtype;
-  V lo = c.scalar(op.operand(0)), hi = c.scalar(op.operand(1)), step = c.scalar(op.operand(2));
-  auto less = [&](V x, V y) { return is_signed(t) ? b.CreateICmpSLT(x, y) : b.CreateICmpULT(x, y); };
-  std::vector<Regs> inits = registers(c, op.operands, 3);
-  llvm::BasicBlock *before = b.GetInsertBlock(), *loop = new_block(c, "for"), *after = new_block(c, "for.end");
-  b.CreateCondBr(less(lo, hi), loop, after);
+namespace {
 
-  b.SetInsertPoint(loop);
-  llvm::PHINode *iv = b.CreatePHI(lo->getType(), 2);
-  iv->addIncoming(lo, before);
-  c.set(region->args[0], {iv});
-  std::vector<Regs> carried;
-  for (const Regs &r : inits) carried.push_back(make_phis(c, r, before, 2));
-  for (size_t i = 0; i < carried.size(); i++) set_carried(c, region->args[i + 1], carried[i]);
-  CarriedSlots slots(c, op, inits, before);
-  c.lower_block(region);
-  c.set_location(op.loc);
-  llvm::BasicBlock *end = b.GetInsertBlock();
-  std::vector<Regs> next = registers(c, yielded(region));
-  slots.close(next);
-  for (size_t i = 0; i < carried.size(); i++) add_incoming(carried[i], next[i], end);
-  // iv + step may pass the type's range when it passes hi, so the test is on what is left; hi - iv is positive.
-  V more = b.CreateICmpUGT(b.CreateSub(hi, iv), step);
-  iv->addIncoming(b.CreateAdd(iv, step), end);
-  llvm::BranchInst *latch = b.CreateCondBr(more, loop, after);
-  set_hints(c, latch, op.attrs.i_or("unroll", 0), !op.attrs.has("tiles") && !getenv("NOLICM"));
+// A loop in the making. Tested at the end, with one test before: a body that runs has no branch on top.
+//
+//   before: lo < hi? --------------------------------------------> after
+//   with `slots` iterations one behind the other (KnownSlots), else from `before` to `rest`:
+//     enter: slots iterations left? no: rest
+//     main:  the iterations; as many left? main
+//     check: any left? no: after
+//   rest: an iteration; any left? rest
+//   after
+class Loop {
+public:
+  Loop(LowerCtx &c, const Op &op)
+      : c_(c), b_(c.b), op_(op), region_(op.regions[0]), lo_(c.scalar(op.operand(0))), hi_(c.scalar(op.operand(1))),
+        step_(c.scalar(op.operand(2))), inits_(registers(c, op.operands, 3)) {}
 
-  b.SetInsertPoint(after);
-  std::vector<Regs> results;
-  for (size_t i = 0; i < inits.size(); i++) {
-    results.push_back(make_phis(c, inits[i], before, 2));
-    add_incoming(results.back(), next[i], end);
+  void run() {
+    DType t = op_.operand(0)->type.dtype;
+    llvm::BasicBlock *before = b_.GetInsertBlock();
+    V any = is_signed(t) ? b_.CreateICmpSLT(lo_, hi_) : b_.CreateICmpULT(lo_, hi_);
+    ways_.emplace_back(before, inits_);
+    int64_t slots = op_.attrs.i_or("slots", 1);
+    if (slots > 1)
+      unrolled(any, slots);
+    else
+      rest(any, before);
+
+    b_.SetInsertPoint(after_);
+    std::vector<Regs> results;
+    for (size_t i = 0; i < inits_.size(); i++) {
+      results.push_back(make_phis(c_, inits_[i], before, unsigned(ways_.size())));
+      for (size_t k = 1; k < ways_.size(); k++) add_incoming(results.back(), ways_[k].second[i], ways_[k].first);
+    }
+    for (size_t i = 0; i < inits_.size(); i++) set_carried(c_, op_.result(i), std::move(results[i]));
   }
-  for (size_t i = 0; i < inits.size(); i++) set_carried(c, op.result(i), std::move(results[i]));
-}
+
+private:
+  // Whether more than `n` steps are left behind `iv`, which is below hi. iv + step may pass the type's range when it
+  // passes hi, so the test is on what is left.
+  V more(V iv, int64_t n) { return b_.CreateICmpUGT(b_.CreateSub(hi_, iv), times(n)); }
+  V times(int64_t n) {
+    return n == 1 ? step_ : b_.CreateMul(step_, llvm::ConstantInt::get(step_->getType(), uint64_t(n)));
+  }
+  void arguments(V iv, const std::vector<Regs> &carried) {
+    c_.set(region_->args[0], {iv});
+    for (size_t i = 0; i < carried.size(); i++) set_carried(c_, region_->args[i + 1], carried[i]);
+  }
+  std::vector<Regs> iteration() {
+    c_.lower_block(region_);
+    c_.set_location(op_.loc);
+    return registers(c_, yielded(region_));
+  }
+  std::vector<Regs> phis(const std::vector<Regs> &first, llvm::BasicBlock *from) {
+    std::vector<Regs> out;
+    for (const Regs &r : first) out.push_back(make_phis(c_, r, from, 2));
+    return out;
+  }
+
+  // One iteration at a time, entered from `before`, the block at hand, where `any` holds.
+  void rest(V any, llvm::BasicBlock *before) {
+    rest_ = new_block(c_, "for");
+    after_ = new_block(c_, "for.end");
+    b_.CreateCondBr(any, rest_, after_);
+    rest(before, lo_, inits_);
+  }
+  void rest(llvm::BasicBlock *before, V first, const std::vector<Regs> &inits) {
+    b_.SetInsertPoint(rest_);
+    llvm::PHINode *iv = b_.CreatePHI(lo_->getType(), 2);
+    iv->addIncoming(first, before);
+    std::vector<Regs> carried = phis(inits, before);
+    arguments(iv, carried);
+    CarriedSlots slots(c_, op_, inits, before);
+    std::vector<Regs> next = iteration();
+    llvm::BasicBlock *end = b_.GetInsertBlock();
+    slots.close(next);
+    for (size_t i = 0; i < carried.size(); i++) add_incoming(carried[i], next[i], end);
+    V left = more(iv, 1);
+    iv->addIncoming(b_.CreateAdd(iv, step_), end);
+    set_hints(c_, b_.CreateCondBr(left, rest_, after_), op_.attrs.i_or("unroll", 0), !op_.attrs.has("tiles"));
+    ways_.emplace_back(end, next);
+  }
+
+  void unrolled(V any, int64_t n) {
+    llvm::BasicBlock *enter = new_block(c_, "for.enter"), *main = new_block(c_, "for.slots"),
+                     *check = new_block(c_, "for.check"), *single = new_block(c_, "for.single");
+    rest_ = new_block(c_, "for");
+    after_ = new_block(c_, "for.end");
+    b_.CreateCondBr(any, enter, after_);
+    b_.SetInsertPoint(enter);
+    b_.CreateCondBr(more(lo_, n - 1), main, single);
+
+    b_.SetInsertPoint(main);
+    llvm::PHINode *iv = b_.CreatePHI(lo_->getType(), 2);
+    iv->addIncoming(lo_, enter);
+    std::vector<Regs> carried = phis(inits_, enter), next = carried;
+    KnownSlots slots(c_, op_, n, enter);
+    for (int64_t k = 0; k < n; k++) {
+      arguments(k == 0 ? iv : b_.CreateAdd(iv, times(k)), next);
+      slots.iteration(k);
+      next = iteration();
+    }
+    llvm::BasicBlock *end = b_.GetInsertBlock();
+    slots.close();
+    for (size_t i = 0; i < carried.size(); i++) add_incoming(carried[i], next[i], end);
+    V round = more(iv, 2 * n - 1), left = more(iv, n), behind = b_.CreateAdd(iv, times(n));
+    iv->addIncoming(behind, end);
+    set_hints(c_, b_.CreateCondBr(round, main, check), 0, !op_.attrs.has("tiles"));
+
+    b_.SetInsertPoint(check);
+    b_.CreateCondBr(left, single, after_);
+    ways_.emplace_back(check, next);
+
+    b_.SetInsertPoint(single);
+    llvm::PHINode *first = b_.CreatePHI(lo_->getType(), 2);
+    first->addIncoming(lo_, enter);
+    first->addIncoming(behind, check);
+    std::vector<Regs> state = phis(inits_, enter);
+    for (size_t i = 0; i < state.size(); i++) add_incoming(state[i], next[i], check);
+    b_.CreateBr(rest_);
+    rest(single, first, state);
+  }
+
+  LowerCtx &c_;
+  llvm::IRBuilder<> &b_;
+  const Op &op_;
+  const ir::Block *region_;
+  V lo_, hi_, step_;
+  std::vector<Regs> inits_;
+  llvm::BasicBlock *rest_ = nullptr, *after_ = nullptr;
+  std::vector<std::pair<llvm::BasicBlock *, std::vector<Regs>>> ways_; // to `after`, with what comes along
+};
+
+} // namespace
+
+void lower_For(LowerCtx &c, const Op &op) { Loop(c, op).run(); }
 
 void lower_While(LowerCtx &c, const Op &op) {
   llvm::IRBuilder<> &b = c.b;

@@ -1,4 +1,6 @@
 #include "ops/ring_slots.h"
+#include "support/check.h"
+#include <algorithm>
 #include <bit>
 #include <llvm/IR/PatternMatch.h>
 #include <set>
@@ -72,5 +74,27 @@ void CarriedSlots::close(const std::vector<codegen::Regs> &next) {
     k.parity->addIncoming(parity, c_.b.GetInsertBlock());
   }
 }
+
+KnownSlots::KnownSlots(LowerCtx &c, const ir::Op &loop, int64_t slots, llvm::BasicBlock *from) : c_(c), slots_(slots) {
+  ir::walk(loop.regions[0], [&](const ir::Op *op) {
+    if (!ir::is_ring_op(op->kind) || ir::ring_of(*op)->attrs.i("stages") != slots) return;
+    const ir::Value *v = counter_argument(*op, loop.regions[0]);
+    if (v && v->index > 0 && std::find(counters_.begin(), counters_.end(), v) == counters_.end())
+      counters_.push_back(v);
+  });
+  for (const ir::Value *v : counters_) {
+    const ir::Op *first = loop.operand(2 + size_t(v->index))->op;
+    TKC_CHECK(first && first->kind == ir::OpKind::Constant && first->attrs.i("value") == 0,
+              "items of an unrolled loop are counted from 0");
+  }
+  parity_ = c.b.CreatePHI(c.b.getInt32Ty(), 2);
+  parity_->addIncoming(c.i32(0), from);
+}
+
+void KnownSlots::iteration(int64_t k) {
+  for (const ir::Value *v : counters_) c_.ring_slots[{c_.scalar(v), slots_}] = {c_.i32(k), parity_};
+}
+
+void KnownSlots::close() { parity_->addIncoming(c_.b.CreateXor(parity_, c_.i32(1)), c_.b.GetInsertBlock()); }
 
 } // namespace tkc::ops

@@ -31,6 +31,24 @@ private:
   std::vector<Carried> carried_;
 };
 
+// The same where as many iterations stand one behind the other as the loop's ring has slots, which counts them from a
+// multiple of that: slots are then constants, and the parity is one number for all.
+class KnownSlots {
+public:
+  // In the head of the iterations, where their carried values are phis; `from` is the block before it.
+  KnownSlots(codegen::LowerCtx &c, const ir::Op &loop, int64_t slots, llvm::BasicBlock *from);
+  // Before iteration k of a round is lowered, its arguments are set.
+  void iteration(int64_t k);
+  // At the end of a round.
+  void close();
+
+private:
+  codegen::LowerCtx &c_;
+  int64_t slots_;
+  std::vector<const ir::Value *> counters_;
+  llvm::PHINode *parity_ = nullptr;
+};
+
 struct Ring {
   const ir::Op &op;
   explicit Ring(const ir::Value *v) : op(*v->op) {}

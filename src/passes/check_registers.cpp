@@ -32,6 +32,8 @@ bool is_cheap(const ir::Value *v) {
 
 } // namespace
 
+int64_t tile_registers(const ir::Value *v) { return is_cheap(v) ? 0 : registers(v); }
+
 bool check_registers(ir::Function &f, PassContext &context) {
   int64_t threads = std::max<int64_t>(ir::block_warps(f), 1) * 32, most = std::min(kThread, kBlock / threads);
   bool reported = false;
@@ -70,7 +72,7 @@ int64_t live_registers(const ir::Function &f) {
     auto [begin, end] = order.of(op);
     for (const ir::Value *v : op->results) lives_at(v, op->regions.empty() ? begin : end);
     for (const ir::Block *region : op->regions)
-      for (const ir::Value *v : region->args) lives_at(v, begin), lives_at(v, end);
+      for (const ir::Value *v : region->args) lives_at(v, begin); // and where it is used: then comes what is handed on
     for (const ir::Value *v : op->operands) {
       int64_t last = begin;
       // What an inner loop takes from outside is there in every iteration.
@@ -80,11 +82,26 @@ int64_t live_registers(const ir::Function &f) {
       lives_at(v, last);
     }
   });
+  // What only products use, in the block where it is read from shared memory, transposed or not.
+  std::map<const ir::Value *, bool> by_products;
+  ir::walk(f.body, [&](const ir::Op *op) {
+    for (const ir::Value *v : op->operands) {
+      if (v->op && v->op->kind == ir::OpKind::Transpose) v = v->op->operand(0);
+      if (v->op && v->op->kind == ir::OpKind::ScratchLoad && op->kind != ir::OpKind::Transpose)
+        by_products.try_emplace(v, true).first->second &= op->kind == ir::OpKind::Mma && op->block == v->op->block;
+    }
+  });
+  auto piecewise = [&](const ir::Value *v) {
+    if (v->op && v->op->kind == ir::OpKind::Transpose) v = v->op->operand(0);
+    if (!v->op || v->op->kind == ir::OpKind::RingLoad) return v->op != nullptr;
+    auto it = by_products.find(v);
+    return it != by_products.end() && it->second;
+  };
   std::map<int64_t, int64_t> changes;
   for (const auto &[v, range] : life) {
     if (is_cheap(v)) continue;
     int64_t n = registers(v);
-    if (v->op && v->op->kind == ir::OpKind::RingLoad) n = std::min(n, kPiece);
+    if (piecewise(v)) n = std::min(n, kPiece);
     changes[range.first] += n;
     changes[range.second] -= n;
   }

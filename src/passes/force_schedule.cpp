@@ -1,9 +1,12 @@
 // Schedules and the IR: naming loops, reading what was decided, forcing what a text says.
 //
-// A text is forced by annotations, as a source has them (sema/annotations.h); loads get two of their own:
+// A text is forced by annotations, as a source has them (sema/annotations.h); loads and loops get some of their own:
 //
 //   load {@sync = 1}         it does not go through the ring
 //   load {@swizzle = 64}     of its tile in the slot; 0: rows
+//   load {@ahead = 2}        of a loop in a role: so many iterations ahead
+//   for {@asks = 1}          whether it asks for items an iteration ahead
+//   for {@unroll = 4}        by how much it is unrolled
 //
 // schedule_loops then does what the annotations ask for or says why it cannot. Statements that follow from the others,
 // such as the bytes of a slot, are compared once the kernel is compiled.
@@ -18,6 +21,7 @@ using ir::Op;
 using ir::OpKind;
 
 namespace {
+bool takes_item(const Op *op) { return op->kind == OpKind::RingPop || op->kind == OpKind::RingWait; }
 bool loads_tile(const Op *op) { return op->kind == OpKind::Load && !op->result()->type.is_scalar(); }
 
 std::string names(const std::vector<LoopPlan> &loops) {
@@ -59,6 +63,26 @@ void force_loads(Op &loop, const LoopPlan &plan, const KernelPlan &k, Diagnostic
         fmt::format("loop `{}` has no such load of `{}`", plan.name(), field ? plan.fields[i].tensor : left->tensor));
   }
 }
+
+// The statements of a tensor stand for its loads in their order; one without a statement does not run ahead.
+void force_ahead(Op &loop, const LoopPlan &plan, const KernelPlan &k, Diagnostics &diags) {
+  std::vector<bool> used(plan.ahead.size(), false);
+  for (Op *load : loop.regions[0]->ops) {
+    if (!loads_tile(load)) continue;
+    size_t i = 0;
+    while (i < used.size() && (used[i] || plan.ahead[i].tensor != tensor_name(*load))) i++;
+    if (i < used.size()) {
+      used[i] = true;
+      load->attrs.set("@ahead", plan.ahead[i].distance);
+    } else {
+      load->attrs.set("@sync", int64_t(1));
+    }
+  }
+  for (size_t i = 0; i < used.size(); i++)
+    if (!used[i])
+      diags.report(plan.ahead[i].loc, DiagKind::forced_pipeline, k.kernel,
+                   fmt::format("loop `{}` has no such load of `{}`", plan.name(), plan.ahead[i].tensor));
+}
 } // namespace
 
 std::string tensor_name(const Op &load) {
@@ -72,7 +96,8 @@ std::vector<std::pair<Op *, LoopPlan>> schedulable_loops(const ir::Function &f, 
     for (Op *op : block->ops) {
       if (op->kind == OpKind::InlinePtx) continue;
       ir::Block *body = op->kind == OpKind::For ? op->regions[0] : nullptr;
-      if (body && std::any_of(body->ops.begin(), body->ops.end(), loads_tile)) {
+      auto counts = [](const Op *o) { return loads_tile(o) || takes_item(o); };
+      if (body && std::any_of(body->ops.begin(), body->ops.end(), counts)) {
         LoopPlan plan;
         plan.variable = body->args[0]->name.empty() ? "_" : body->args[0]->name;
         if (op->loc.valid()) {
@@ -112,6 +137,13 @@ std::map<const Op *, const LoopPlan *> force_schedule(ir::Function &f, const Ker
     if (!plan) continue;
     out[op] = plan;
     ir::Attrs &a = op->attrs;
+    if (plan->asks_ahead.value) a.set("@asks", int64_t(*plan->asks_ahead.value));
+    if (plan->unroll.value) a.set("@unroll", *plan->unroll.value);
+    if (!plan->ahead.empty()) { // in a role, where no loop has a ring of its own
+      a.erase("@no_pipeline");
+      force_ahead(*op, *plan, k, diags);
+      continue;
+    }
     if (plan->synchronous.value) {
       for (const char *key : {"@pipeline", "@pipeline.stages", "@pipeline.via", "@pipeline.producer"}) a.erase(key);
       a.set("@no_pipeline", int64_t(1));
@@ -145,6 +177,18 @@ void check_forced(const ir::Function &f, const KernelPlan &k, Diagnostics &diags
       wrong(plan.loc, fmt::format("there is no loop `{}`; {}", plan.name(), names(have.loops)));
       continue;
     }
+    auto kept = [&](const AheadLoad &a) {
+      return std::any_of(got->ahead.begin(), got->ahead.end(),
+                         [&](const AheadLoad &g) { return g.tensor == a.tensor && g.distance == a.distance; });
+    };
+    for (const AheadLoad &a : plan.ahead)
+      if (!kept(a))
+        wrong(a.loc, fmt::format("the load of `{}` does not run {} iterations ahead", a.tensor, a.distance));
+    if (plan.asks_ahead.value && *plan.asks_ahead.value != got->asks_ahead.value.value_or(false))
+      wrong(plan.asks_ahead.loc, fmt::format("loop `{}` {} ahead", plan.name(),
+                                             *plan.asks_ahead.value ? "has no items to ask for" : "asks"));
+    if (plan.unroll.value && *plan.unroll.value != got->unroll.value.value_or(1))
+      wrong(plan.unroll.loc, fmt::format("loop `{}` is unrolled by {}", plan.name(), got->unroll.value.value_or(1)));
     if (got->synchronous.value) {
       if (plan.has_ring_statement())
         wrong(plan.loc, fmt::format("loop `{}` stays synchronous: {}", plan.name(), *got->synchronous.value));

@@ -56,6 +56,7 @@ private:
       tiles = tiles ? b_.value(OpKind::Mul, {tiles, n}, {}, f_.loc) : n;
     }
     Op *loop = b_.create_typed(OpKind::For, {number, tiles, blocks}, {}, ir::Attrs::one("tiles", int64_t(1)), f_.loc);
+    for (const auto &[key, value] : f_.tile_annotations.list()) loop->attrs.set(key, value);
     Block *body = f_.new_block(loop);
     loop->regions = {body};
     Value *tile = f_.new_value(ir::Type::scalar(DType::U32), "tile");

@@ -19,6 +19,8 @@ bool allocate_shared(ir::Function &f, PassContext &context);
 bool place_barriers(ir::Function &f, PassContext &context);
 bool order_memory(ir::Function &f, PassContext &context);
 
+// Registers of a thread for a tile; 0 for what is made anew where it is used.
+int64_t tile_registers(const ir::Value *v);
 // Registers of a thread that tiles need at least, where most are alive: operands that products read from a ring piece
 // by piece count as pieces. Of a function that is laid out.
 int64_t live_registers(const ir::Function &f);

@@ -3,9 +3,11 @@
 #include "ir/op_def.h"
 #include "passes/cleanup.h"
 #include "passes/layout_choice.h"
+#include "passes/loads_ahead.h"
 #include "passes/passes.h"
 #include "passes/prove_protocol.h"
 #include "passes/schedule_loops.h"
+#include "passes/sink_fragments.h"
 #include "support/diag_kinds.h"
 #include <map>
 
@@ -44,14 +46,22 @@ bool pipeline_loops(ir::Function &f, PassContext &context) {
     if (const KernelPlan *k = text->find(f.name, context.target.name)) forced = force_schedule(f, *k, context.diags);
   if (context.diags.has_errors()) return true;
   auto places = schedulable_loops(f, context.diags.sources());
-  if (ir::roles_of(f) || ir::by_hand(f)) { // its author has said what runs ahead of what
+  if (ir::by_hand(f)) { // its author has said what runs ahead of what
     for (auto &[op, place] : places) {
-      place.synchronous.value = ir::roles_of(f) ? "the kernel has roles of its own" : "the kernel copies by hand";
+      place.synchronous.value = "the kernel copies by hand";
       op->attrs.set("schedule", place.statements());
     }
     return !places.empty();
   }
-  FunctionSchedule s = schedule_loops(f, context.target, context.options);
+  if (ir::roles_of(f)) {
+    std::vector<RoleLoop> loops = schedule_roles(f, context);
+    for (auto &[op, place] : places)
+      for (const RoleLoop &l : loops)
+        if (l.loop == op) op->attrs.set("schedule", l.plan(place).statements());
+    rewrite_role_loops(f, loops, context.diags);
+    return !places.empty();
+  }
+  FunctionSchedule s = schedule_loops(f, context.target, context.part, context.options);
   if (!s.problem.empty()) {
     if (auto it = forced.find(s.problem_at); it != forced.end())
       context.diags.report(statement_of(*it->second, s.problem_of), DiagKind::forced_pipeline, f.name, s.problem);
@@ -85,6 +95,7 @@ std::vector<Pass> pipeline() {
       // has a layout, and only conversions inside a warp are left as convert_layout.
       {"infer_layouts", "layouts by cost: products, loads, loop-carried tiles", infer_layouts, ir::Stage::laid_out,
        false},
+      {"sink_fragments", "operands of products from shared memory instead of registers", sink_fragments},
       {"check_registers", "tiles that no thread has the registers for", check_registers, std::nullopt, false},
       // What roles push and pop gets its slots and counters: their layouts are known now.
       {"lower_rings", "items of rings become slots and counters", lower_rings, std::nullopt, false},

@@ -525,6 +525,8 @@ private:
 
 void rewrite_loops(ir::Function &f, const FunctionSchedule &s, Diagnostics &diags) {
   Rewrite r(f, diags);
+  for (const LoopSchedule &l : s.loops)
+    if (l.unroll > 1) l.loop->attrs.set("slots", l.unroll); // ops/control_lower.cpp
   if (s.producer_warps)
     r.with_roles(s.loops, s.producer_warps);
   else

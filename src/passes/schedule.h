@@ -18,12 +18,16 @@
 //     not tma: REASON                         why tensor copies do not bring the items
 //     plain copies: REASON                    why what should be cp.async is loads and stores
 //     fewer stages: REASON                    why it does not have as many as fit
+//     asks ahead                              an iteration asks whether the next one's item has arrived; or `asks not`
+//     unroll 4                                iterations that stand one behind the other, each with slots of its own
+//     ahead x 2                               in a role: a load whose tile comes so many iterations ahead, in registers
+//     modulo: WORDS                           its modulo schedule (modulo_schedule.h)
 //   loop i at 20
 //     synchronous: REASON                     no ring
 //
 // A file may say less. What it says is forced: stages, transport, producer, which loads go through the ring (those of
 // its `field` statements, or all but its `sync` statements) and their swizzles; of everything else it says, reasons
-// excepted, the result must agree with it.
+// and words excepted, the result must agree with it.
 #pragma once
 #include "ir/ir.h"
 #include "support/diagnostics.h"
@@ -54,6 +58,12 @@ struct SynchronousLoad {
   SourceLoc loc;
 };
 
+struct AheadLoad {
+  std::string tensor;
+  int64_t distance = 1;
+  SourceLoc loc;
+};
+
 struct LoopPlan {
   std::string variable, file; // file "": that of the kernel
   int64_t line = 0, nth = 1;
@@ -61,10 +71,12 @@ struct LoopPlan {
   Said<std::string> synchronous; // why there is no ring
   Said<int64_t> stages, stage_bytes;
   Said<std::string> transport, producer;
-  Said<bool> over_tiles;
+  Said<bool> over_tiles, asks_ahead;
+  Said<int64_t> unroll;
+  std::vector<AheadLoad> ahead;
   std::vector<FieldPlan> fields;
   std::vector<SynchronousLoad> left;
-  std::string not_tma, plain, fewer;
+  std::string not_tma, plain, fewer, modulo;
 
   std::string name() const;                    // "k at 12"
   std::vector<std::string> statements() const; // the first is "loop k at 12"

@@ -1,7 +1,10 @@
 #include "passes/schedule_loops.h"
 #include "ir/op_def.h"
+#include "passes/ahead_of_time.h"
 #include "passes/effects.h"
 #include "passes/layout_choice.h"
+#include "passes/loads_ahead.h"
+#include "passes/modulo_schedule.h"
 #include "passes/passes.h"
 #include "passes/ring_slot.h"
 #include "passes/shared_buffers.h"
@@ -28,73 +31,11 @@ constexpr int64_t kRegistersOfSM = 65536, kTypicalRegisters = 168; // of a threa
 // compute warps it leaves them enough, and where there is but one, it would take the place of a second block's.
 constexpr int64_t kLeastRoleWarps = 2, kMostRoleWarps = 4;
 
-// Compute warps up to which items are asked for an iteration ahead: alone on their part of the SM they have nothing
-// else to do while they wait for the answer. On an H200 the states of KDA, in blocks of two warps with five slots, take
-// 185 us with it and 196 without.
-constexpr int64_t kTestWarps = 2;
-
-bool within(const Op *op, const Block *block) {
-  for (; op; op = op->block->parent)
-    if (op->block == block) return true;
-  return false;
-}
-
-// Whether a value inside a loop can be computed for a later iteration before this one has run: from the loop's counter,
-// values from outside and loads of tensors that are never written.
-class AheadOfTime {
-public:
-  AheadOfTime(const Op &loop, const Writes &writes) : loop_(loop), writes_(writes) {}
-  // Null if it can; else the value that stands in the way.
-  const Value *obstacle(const Value *v) const { return recompute(v, loop_.regions[0]); }
-  // The same for an iteration of a later tile: what depends on the tile is made again for it.
-  const Value *obstacle_for_tiles(const Value *v) const { return recompute(v, tiles()); }
-  // The same for another role, which has nothing but the kernel's parameters: everything it needs is made again there.
-  const Value *obstacle_for_role(const Value *v) const { return recompute(v, nullptr); }
-
-private:
-  // The body of the loop over tiles that the loop stands in; null: there is none.
-  const Block *tiles() const { return over_tiles(loop_) ? loop_.block : nullptr; }
-
-  // `scope`: what is outside of it is there. Null: nothing is.
-  const Value *recompute(const Value *v, const Block *scope) const {
-    const Block *body = loop_.regions[0], *function = body->function->body;
-    if (v == body->args[0] || (scope != body && tiles() && v == tiles()->args[0])) return nullptr;
-    if (v->is_arg()) {
-      if (v->block == function) return nullptr;
-      return !scope || v->block == scope || within(v->block->parent, scope) ? v : nullptr;
-    }
-    if (scope && !within(v->op, scope)) return nullptr;
-    const Block *at = v->op->block;
-    if (at != body && (scope ? at != scope : at != function && at != tiles())) return v;
-    bool loads = v->op->kind == OpKind::Load && v->type.is_scalar() && writes_.never_written(v->op->operand(0));
-    // A part of a tensor is made for iterations that run, or its address is not used: an index outside does no harm.
-    bool part = v->op->kind == OpKind::Subview;
-    if (!loads && !(is_pure(*v->op) && (part || is_speculatable(*v->op) || divides_anyway(*v->op)))) return v;
-    if (v->type.is_tile() && !v->type.is_scalar()) return v;
-    for (const Value *x : v->op->operands)
-      if (const Value *o = recompute(x, scope)) return o;
-    return nullptr;
-  }
-
-  // A division that is made in any case: it does no harm to make it again elsewhere. So are those of the function's own
-  // block, and those that every tile makes by the same number, as a block has a tile.
-  static bool divides_anyway(const Op &op) {
-    if (op.kind != OpKind::Div && op.kind != OpKind::Rem) return false;
-    const Block *at = op.block;
-    const Value *by = op.operand(1);
-    if (!at->parent) return true;
-    return is_tile_loop(*at->parent) && (by->op ? !within(by->op, at) : by->block != at);
-  }
-
-  const Op &loop_;
-  const Writes &writes_;
-};
-
 class Scheduler {
 public:
-  Scheduler(ir::Function &f, const ir::Target &target, const PassOptions &options)
-      : f_(f), target_(target), most_stages_(options.most_stages), unproven_(options.unproven), writes_(f), uses_(f),
-        order_(f), buffers_(shared_buffers(f, order_)) {
+  Scheduler(ir::Function &f, const ir::Target &target, const ir::Part &part, const PassOptions &options)
+      : f_(f), target_(target), part_(part), most_stages_(options.most_stages), unproven_(options.unproven), writes_(f),
+        uses_(f), order_(f), buffers_(shared_buffers(f, order_)) {
     // Products of a block may be brought together yet (pair_products): their scratch is then in use at the same time.
     std::map<const Block *, std::pair<int64_t, int64_t>> spans;
     for (const SharedBuffer &b : buffers_)
@@ -114,6 +55,8 @@ public:
       run_on_if_equal();
     for (LoopSchedule &s : out_.loops) choose_transport(s);
     give_stages();
+    for (auto *list : {&out_.loops, &out_.synchronous})
+      for (LoopSchedule &s : *list) describe(s);
     return std::move(out_);
   }
 
@@ -126,29 +69,11 @@ private:
     }
   }
 
-  // The place of a later iteration must not wrap around before the loop's end does: tiles are counted in 32 bits, and
-  // there are fewer than 2^31, as there are blocks.
-  static bool has_small_step(const Op &loop) {
-    if (is_tile_loop(loop)) return true;
-    auto step = constant_int(loop.operand(2));
-    return step && *step > 0 && *step < int64_t(1) << 24;
-  }
-
   // The scratch store that is the load's only user; null: there is none.
   Op *staging_store(Op *load) {
     const std::vector<ir::Use> &uses = uses_.of(load->result());
     bool only = uses.size() == 1 && uses[0].op->kind == OpKind::ScratchStore && uses[0].op->block == load->block;
     return only ? uses[0].op : nullptr;
-  }
-
-  // Why a load cannot run ahead; empty if it can.
-  std::string reason(const Op &load, const AheadOfTime &ahead) const {
-    if (std::string why = copy_obstacle(load, writes_); !why.empty()) return why;
-    for (const Value *v : load.operands)
-      if (const Value *o = ahead.obstacle(v))
-        return o->name.empty() ? "its place depends on a value of the iteration"
-                               : fmt::format("its place depends on `{}`", o->name);
-    return load.attrs.has("@sync") ? "the forced schedule says so" : "";
   }
 
   // What `@pipeline` of a loop asks for; empty or 0: nothing.
@@ -176,7 +101,7 @@ private:
     for (Op *load : body->ops) {
       if (load->kind != OpKind::Load || load->result()->type.is_scalar()) continue;
       loads = true;
-      std::string why = reason(*load, ahead);
+      std::string why = ahead.reason(*load);
       Op *store = staging_store(load);
       // Without one its users have it as it was read.
       const ir::Type &t = load->result()->type;
@@ -428,7 +353,7 @@ private:
     if (LoopSchedule *s = only_ring_of_tile()) run_on_over_tiles(*s);
     for (LoopSchedule &s : out_.loops) {
       s.transport = "mbarrier";
-      s.asks_ahead = f_.warps <= kTestWarps;
+      s.asks_ahead = tkc::passes::asks_ahead(*s.loop, f_.warps);
       for (RingField &field : s.fields) {
         const ir::Type &t = field.load->result()->type;
         std::vector<int> order;
@@ -437,8 +362,27 @@ private:
       }
     }
   }
+
+  // The modulo schedule of its body with the copies of its ring; and by how much it is unrolled, which only a forced
+  // schedule says: the code of an iteration then stands as often as the ring has slots and once more for what is left,
+  // which costs as much more time to compile.
+  void describe(LoopSchedule &s) {
+    int64_t forced = s.loop->attrs.i_or("@unroll", 0);
+    if (forced > 1 && (s.over_tiles || (s.synchronous.empty() && forced != s.stages)))
+      problem(*s.loop, "unroll",
+              s.over_tiles ? "items that run on over tiles have no slots of their own"
+                           : fmt::format("a loop is unrolled by its {} slots or not at all", s.stages));
+    if (forced) s.unroll = forced;
+    if (!has_modulo_schedule(*s.loop)) return;
+    OpWork work(target_, part_, f_.warps);
+    if (s.synchronous.empty())
+      for (const RingField &field : s.fields) work.copied(field.load);
+    s.modulo = modulo_schedule(*s.loop, work).to_string();
+  }
+
   ir::Function &f_;
   const ir::Target &target_;
+  const ir::Part &part_;
   int64_t most_stages_;
   std::string unproven_;
   Writes writes_;
@@ -454,6 +398,7 @@ private:
 LoopPlan LoopSchedule::plan(LoopPlan place, bool producer) const {
   LoopPlan out = std::move(place);
   out.left = left;
+  out.modulo = modulo;
   if (!synchronous.empty()) {
     out.synchronous.value = synchronous;
     return out;
@@ -473,6 +418,8 @@ LoopPlan LoopSchedule::plan(LoopPlan place, bool producer) const {
   out.plain = plain;
   out.fewer = fewer;
   if (over_tiles) out.over_tiles.value = true;
+  if (asks_ahead) out.asks_ahead.value = true;
+  if (unroll > 1) out.unroll.value = unroll;
   return out;
 }
 
@@ -482,8 +429,9 @@ int64_t LoopSchedule::tx_bytes() const {
   return sum;
 }
 
-FunctionSchedule schedule_loops(ir::Function &f, const ir::Target &target, const PassOptions &options) {
-  return Scheduler(f, target, options).run();
+FunctionSchedule schedule_loops(ir::Function &f, const ir::Target &target, const ir::Part &part,
+                                const PassOptions &options) {
+  return Scheduler(f, target, part, options).run();
 }
 
 } // namespace tkc::passes

@@ -40,7 +40,9 @@ struct LoopSchedule {
   std::string not_tma;                // why, where it could have been
   std::string plain;                  // why some of its copies are loads and stores
   std::string fewer;                  // why it has fewer slots than fit
+  std::string modulo;                 // its modulo schedule, in words
   bool asks_ahead = false;            // each iteration asks whether the next one's item has arrived (ring_test)
+  int64_t unroll = 1;                 // iterations one behind the other, each with slots of its own
   bool over_tiles = false;            // its items follow each other from tile to tile (loop_over_tiles.cpp)
   bool by_tma() const { return transport == "tma"; }
   bool mbarriers() const { return transport != "cp_async"; }
@@ -60,7 +62,8 @@ struct FunctionSchedule {
 };
 
 // `f` is laid out, its shared memory not yet allocated. Of the options: most_stages and unproven.
-FunctionSchedule schedule_loops(ir::Function &f, const ir::Target &target, const PassOptions &options);
+FunctionSchedule schedule_loops(ir::Function &f, const ir::Target &target, const ir::Part &part,
+                                const PassOptions &options);
 void rewrite_loops(ir::Function &f, const FunctionSchedule &s, Diagnostics &diags);
 
 } // namespace tkc::passes

@@ -110,6 +110,18 @@ std::string read_sync(Words &w, LoopPlan &loop, SourceLoc loc) {
   return "";
 }
 
+std::string read_ahead(Words &w, LoopPlan &loop, SourceLoc loc) {
+  AheadLoad a;
+  a.loc = loc;
+  a.tensor = w.word();
+  std::optional<int64_t> n = w.number();
+  if (a.tensor.empty() || !n || *n < 1 || *n > kMostSlots)
+    return fmt::format("expected `ahead TENSOR N`, 1 to {} iterations", kMostSlots);
+  a.distance = *n;
+  loop.ahead.push_back(std::move(a));
+  return "";
+}
+
 // A statement inside a loop.
 std::string read_statement(std::string_view text, SourceLoc loc, LoopPlan &loop) {
   Words w(text);
@@ -128,6 +140,14 @@ std::string read_statement(std::string_view text, SourceLoc loc, LoopPlan &loop)
     problem = read_choice(w, loop.producer, loc, "producer warp` or `producer none", {"warp", "none"});
   } else if (w.take("over tiles")) {
     problem = once(loop.over_tiles, std::optional(true), loc, "over tiles");
+  } else if (w.take("asks ahead")) {
+    problem = once(loop.asks_ahead, std::optional(true), loc, "asks ahead");
+  } else if (w.take("asks not")) {
+    problem = once(loop.asks_ahead, std::optional(false), loc, "asks not");
+  } else if (w.take("unroll ")) {
+    problem = once(loop.unroll, w.number(), loc, "unroll N");
+  } else if (w.take("ahead ")) {
+    problem = read_ahead(w, loop, loc);
   } else if (w.take("field ")) {
     problem = read_field(w, loop, loc);
   } else if (w.take("sync ")) {
@@ -138,6 +158,8 @@ std::string read_statement(std::string_view text, SourceLoc loc, LoopPlan &loop)
     loop.plain = w.all();
   } else if (w.take("fewer stages:")) {
     loop.fewer = w.all();
+  } else if (w.take("modulo:")) {
+    loop.modulo = w.all();
   } else {
     return fmt::format("`{}` is no statement of a schedule", text);
   }
@@ -248,6 +270,8 @@ std::optional<ScheduleFault> verify_loop(const LoopPlan &l) {
     return fault(l.synchronous.loc, "a loop without a ring has no stages, transport, producer or fields");
   if (l.stages.value && (*l.stages.value < 2 || *l.stages.value > kMostSlots))
     return fault(l.stages.loc, fmt::format("a ring has 2 to {} stages, not {}", kMostSlots, *l.stages.value));
+  if (l.unroll.value && l.stages.value && *l.unroll.value > 1 && *l.unroll.value != *l.stages.value)
+    return fault(l.unroll.loc, "a loop is unrolled by the number of its ring's slots or not at all (1)");
   if (l.transport.value && l.producer.value) {
     if (l.transport.value == "cp_async" && l.producer.value == "warp")
       return fault(l.producer.loc, "by cp_async the threads that read also copy: with a producer it is mbarrier");
@@ -319,12 +343,16 @@ std::vector<std::string> LoopPlan::statements() const {
   if (transport.value) out.push_back("transport " + *transport.value);
   if (producer.value) out.push_back("producer " + *producer.value);
   if (over_tiles.value) out.push_back("over tiles");
+  if (asks_ahead.value) out.push_back(*asks_ahead.value ? "asks ahead" : "asks not");
+  if (unroll.value) out.push_back(fmt::format("unroll {}", *unroll.value));
+  for (const AheadLoad &a : ahead) out.push_back(fmt::format("ahead {} {}", a.tensor, a.distance));
   if (stage_bytes.value) out.push_back(fmt::format("stage {} B", *stage_bytes.value));
   for (const FieldPlan &f : fields) out.push_back(f.to_string());
   for (const SynchronousLoad &l : left) out.push_back(fmt::format("sync {}: {}", l.tensor, l.reason));
   if (!not_tma.empty()) out.push_back("not tma: " + not_tma);
   if (!plain.empty()) out.push_back("plain copies: " + plain);
   if (!fewer.empty()) out.push_back("fewer stages: " + fewer);
+  if (!modulo.empty()) out.push_back("modulo: " + modulo);
   return out;
 }
 

@@ -1,4 +1,5 @@
-// Annotations of loops. They become attributes of the for op, which passes/schedule_loops.cpp reads:
+// Annotations of loops, and of persistent grids, whose tiles are a loop. They become attributes of the for op, which
+// passes/schedule_loops.cpp reads:
 //
 //   @no_pipeline                      "@no_pipeline" = 1: its loads stay synchronous
 //   @pipeline(stages = 3, via = tma, producer = warp)
@@ -32,8 +33,10 @@ std::string joined(const std::vector<std::string> &words) {
 }
 } // namespace
 
-void Elaborator::annotate(const ast::Stmt &s, ir::Op *loop) {
-  for (const ast::Annotation &a : s.annotations) {
+void Elaborator::annotate(const ast::Stmt &s, ir::Attrs *loop) { annotate(s.annotations, s.unrolled, loop); }
+
+void Elaborator::annotate(const std::vector<ast::Annotation> &list, bool unrolled, ir::Attrs *loop) {
+  for (const ast::Annotation &a : list) {
     const std::string &name = a.name.text;
     auto bad = [&](SourceLoc loc, const std::string &text) { error(loc, DiagKind::bad_annotation, name, text); };
     if (name != "pipeline" && name != "no_pipeline") {
@@ -42,15 +45,15 @@ void Elaborator::annotate(const ast::Stmt &s, ir::Op *loop) {
     }
     if (!loop) {
       bad(a.name.loc,
-          s.unrolled ? "has no meaning before `unroll for`, which leaves no loop" : "stands before a `for` loop");
+          unrolled ? "has no meaning before `unroll for`, which leaves no loop" : "stands before a `for` loop");
       continue;
     }
-    bool other = loop->attrs.has("@pipeline") || loop->attrs.has("@no_pipeline");
+    bool other = loop->has("@pipeline") || loop->has("@no_pipeline");
     if (other) {
       bad(a.name.loc, "is the second annotation of its loop");
       continue;
     }
-    loop->attrs.set("@" + name, int64_t(1));
+    loop->set("@" + name, int64_t(1));
     if (name == "no_pipeline" && !a.args.empty()) bad(a.name.loc, "takes no arguments");
     for (size_t i = 0; i < a.args.size() && name == "pipeline"; i++) {
       const ast::Arg &arg = a.args[i];
@@ -65,7 +68,7 @@ void Elaborator::annotate(const ast::Stmt &s, ir::Op *loop) {
         std::string near = nearest_name(arg.name->text, names);
         error(arg.name->loc, DiagKind::unknown_argument, "@pipeline", arg.name->text,
               near.empty() ? "; there are " + joined(names) : "; did you mean `" + near + "`?");
-      } else if (loop->attrs.has(key)) {
+      } else if (loop->has(key)) {
         error(arg.name->loc, DiagKind::repeated_argument, arg.name->text, "@pipeline");
       } else if (arg.name->text == "stages") {
         std::optional<int64_t> n = const_int(*arg.value, "`stages` of `@pipeline`");
@@ -73,7 +76,7 @@ void Elaborator::annotate(const ast::Stmt &s, ir::Op *loop) {
           bad(arg.value->loc,
               fmt::format("has 1 to {} stages, or 0 for the compiler's choice, not {}", kMostStages, *n));
         else if (n && *n > 0)
-          loop->attrs.set(key, *n);
+          loop->set(key, *n);
       } else {
         const Choice &c = *std::find_if(choices().begin(), choices().end(),
                                         [&](const Choice &x) { return x.name == arg.name->text; });
@@ -89,13 +92,12 @@ void Elaborator::annotate(const ast::Stmt &s, ir::Op *loop) {
         if (!known)
           error(arg.value->loc, DiagKind::bad_choice, c.name, "@pipeline", joined(c.values), word);
         else
-          loop->attrs.set(key, word);
+          loop->set(key, word);
       }
     }
-    if (loop->attrs.i_or("@pipeline.stages", 0) != 1) continue;
-    for (const char *key : {"@pipeline", "@pipeline.stages", "@pipeline.via", "@pipeline.producer"})
-      loop->attrs.erase(key);
-    loop->attrs.set("@no_pipeline", int64_t(1));
+    if (loop->i_or("@pipeline.stages", 0) != 1) continue;
+    for (const char *key : {"@pipeline", "@pipeline.stages", "@pipeline.via", "@pipeline.producer"}) loop->erase(key);
+    loop->set("@no_pipeline", int64_t(1));
   }
 }
 

@@ -46,6 +46,9 @@ public:
   // Elaborates a body. Returns what `return` gave (empty without one).
   std::optional<std::vector<SV>> body(const std::vector<ast::StmtPtr> &stmts);
 
+  // Annotations as attributes of the loop that they stand before; null: they stand before no loop (annotations.cpp).
+  void annotate(const std::vector<ast::Annotation> &list, bool unrolled, ir::Attrs *loop);
+
   // ---- expressions (elaborate_expr.cpp, index.cpp, call.cpp)
   SV expr(const ast::Expr &e);
   std::optional<int64_t> const_int(const ast::Expr &e, const std::string &what);
@@ -117,9 +120,7 @@ private:
   void assign_to(const ast::Expr &target, SV value);
   Flow if_stmt(const std::vector<ast::StmtPtr> &stmts, size_t &index);
   void for_stmt(const ast::Stmt &s);
-  // The annotations of a statement; `loop`: the for op that gets them, null: the statement takes none
-  // (annotations.cpp).
-  void annotate(const ast::Stmt &s, ir::Op *loop);
+  void annotate(const ast::Stmt &s, ir::Attrs *loop);
   void check_only(const ast::Stmt &s); // the body of a loop whose range has an error, for its own errors
   void while_stmt(const ast::Stmt &s);
   // roles and rings (roles.cpp)

@@ -469,7 +469,7 @@ void Elaborator::for_stmt(const ast::Stmt &s) {
     types.push_back(v->type);
   }
   ir::Op *op = b_.create_typed(OpKind::For, operands, types, {}, s.loc);
-  annotate(s, op);
+  annotate(s, &op->attrs);
   ir::Block *outer = b_.block(), *region = fn_.new_block(op);
   op->regions.push_back(region);
   auto arg = [&](ir::Type type, const std::string &name) {

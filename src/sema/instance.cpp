@@ -41,6 +41,7 @@ private:
     if (!ast_.has_grid) diags_.report(ast_.name.loc, DiagKind::missing_clause, ast_.name.text, "grid (...)");
     for (const ast::ExprPtr &g : ast_.grid) fn_->grid.push_back(e_.size(*g).value_or(ir::SizeExpr::constant(1)));
     fn_->persistent = ast_.persistent;
+    if (ast_.persistent) e_.annotate(ast_.annotations, false, &fn_->tile_annotations);
     if (ast_.order) {
       fn_->order = ast_.order->text;
       if (fn_->order != "grouped")

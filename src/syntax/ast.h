@@ -154,6 +154,7 @@ struct Function {
   ExprPtr warps;                             // warps 4
   std::vector<ExprPtr> facts;                // where M % 16 == 0
   bool has_grid = false, persistent = false; // grid persistent (..)
+  std::vector<Annotation> annotations;       // of a persistent grid: of the loop over its tiles
 };
 
 struct Import { // import nn;  import "common.tk";

@@ -466,7 +466,7 @@ private:
       break;
     default: out = simple(static_cast<P::SimpleStmtContext *>(core));
     }
-    for (P::AnnotationContext *a : c->annotation()) out->annotations.push_back({name(a->name()), args(a->args())});
+    annotations(c->annotation(), out->annotations);
     out->loc = loc(c);
     return out;
   }
@@ -653,6 +653,10 @@ private:
     return out;
   }
 
+  void annotations(const std::vector<P::AnnotationContext *> &from, std::vector<Annotation> &to) {
+    for (P::AnnotationContext *a : from) to.push_back({name(a->name()), args(a->args())});
+  }
+
   void kernel(File &out, P::KernelContext *c) {
     Function f;
     f.kind = c->PROGRAM() ? FunctionKind::Program : FunctionKind::Kernel;
@@ -670,6 +674,10 @@ private:
         f.has_grid = true;
         f.persistent = k->PERSISTENT() != nullptr;
         f.grid = exprs(k->exprs());
+        annotations(k->annotation(), f.annotations);
+        if (!f.persistent)
+          for (const Annotation &a : f.annotations)
+            error(a.name.loc, "`@{}` stands before `grid persistent`, or before a loop", a.name.text);
       } else if (k->ORDER()) {
         once(f.order.has_value(), k);
         f.order = name(k->name());

@@ -75,6 +75,7 @@ public:
     out_ += ')';
     results(f.results);
     if (f.has_grid) {
+      for (const Annotation &a : f.annotations) out_ += ' ', annotation(a, false);
       out_ += f.persistent ? " grid persistent (" : " grid (";
       exprs(f.grid);
       out_ += ')';
@@ -255,17 +256,19 @@ private:
     out_ += '}';
   }
 
-  void statement(const Stmt &s) {
-    for (const Annotation &a : s.annotations) {
-      add("@{}", a.name.text);
-      // An empty list keeps a parenthesis that follows from being read as the annotation's.
-      if (!a.args.empty() || s.kind == StmtKind::Expr || s.kind == StmtKind::Assign) {
-        out_ += '(';
-        list(a.args, [&](const Arg &item) { arg(item, kRange); });
-        out_ += ')';
-      }
-      out_ += ' ';
+  void annotation(const Annotation &a, bool list_it) {
+    add("@{}", a.name.text);
+    if (!a.args.empty() || list_it) {
+      out_ += '(';
+      list(a.args, [&](const Arg &item) { arg(item, kRange); });
+      out_ += ')';
     }
+  }
+
+  void statement(const Stmt &s) {
+    // An empty list keeps a parenthesis that follows from being read as the annotation's.
+    bool list_it = s.kind == StmtKind::Expr || s.kind == StmtKind::Assign;
+    for (const Annotation &a : s.annotations) annotation(a, list_it), out_ += ' ';
     switch (s.kind) {
     case StmtKind::Let:
       out_ += s.is_var ? "var " : "let ";

@@ -58,6 +58,7 @@ inline std::vector<std::string> summary(const std::vector<std::unique_ptr<ir::Fu
       std::string text = fmt::format("{} {}: ", f->name, l.variable);
       if (l.synchronous.value) {
         text += "synchronous: " + *l.synchronous.value;
+        for (const AheadLoad &a : l.ahead) text += fmt::format("; {} {} ahead", a.tensor, a.distance);
       } else {
         text +=
             fmt::format("{} {}{}{}", *l.stages.value, *l.transport.value,

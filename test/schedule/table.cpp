@@ -120,7 +120,11 @@ TEST_CASE("what must be pipelined: the samples") {
       {"layer_norm_backward",
        {{"layer_norm_backward i", "80, 90, 120: 4 cp_async: dy x"},
         {"layer_norm_backward_sum p", "80, 90, 120: 4 mbarrier by a producer: dw_parts db_parts"}}},
-      {"linear_state", {{"linear_state t", "80, 90, 120: synchronous: the kernel has roles of its own"}}},
+      {"linear_state",
+       {{"linear_state t",
+         "80: synchronous: the kernel has roles of its own; k 1 ahead | 90, 120: synchronous: the kernel "
+         "has roles of its own; k 2 ahead"},
+        {"linear_state t (2)", "80, 90, 120: synchronous: the kernel has roles of its own"}}},
       {"rms_norm_backward",
        {{"rms_norm_backward i", "80, 90, 120: 4 cp_async: x dy"},
         {"rms_norm_backward_sum p", "80, 90, 120: 4 mbarrier by a producer: parts"}}},
