@@ -13,6 +13,18 @@ _MAP_TYPES = {"f16": 6, "f32": 7, "tf32": 7, "f64": 8, "bf16": 9, "u16": 1, "i16
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 
 
+_Extents = c_uint * 3
+
+
+class _Attribute(ctypes.Structure):
+    _fields_ = [("id", c_int), ("pad", ctypes.c_char * 4), ("flag", c_int), ("rest", ctypes.c_char * 60)]
+
+
+class _Config(ctypes.Structure):
+    _fields_ = [("grid", _Extents), ("block", _Extents), ("shared", c_uint), ("stream", c_void_p),
+                ("attributes", ctypes.POINTER(_Attribute)), ("count", c_uint)]
+
+
 class DriverError(RuntimeError):
     """A call of the CUDA driver failed; `code` is its CUresult."""
 
@@ -117,6 +129,14 @@ class Driver:
         code = self.lib.cuOccupancyMaxActiveBlocksPerMultiprocessor(byref(blocks), function, c_int(threads), c_size_t(shared))
         self.check(code, "asking for an occupancy")
         return blocks.value
+
+    def launch_early(self, function, *how):
+        """cuLaunchKernel of a kernel that may start before the one ahead of it in the stream has ended."""
+        grid, block, (shared, stream, parameters, extra) = how[:3], how[3:6], how[6:]
+        attribute = _Attribute(6, b"", 1)  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        config = _Config(_Extents(*(n.value for n in grid)), _Extents(*(n.value for n in block)), shared.value, stream,
+                         ctypes.pointer(attribute), 1)
+        return self.lib.cuLaunchKernelEx(byref(config), function, parameters, extra)
 
     def stream(self):
         stream = c_void_p()

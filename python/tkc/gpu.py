@@ -110,6 +110,7 @@ class PreparedLaunch:
         self.first = call(first) if aligned else None
         self.addresses, self.call = None, None
         self.launch = self.driver.lib.cuLaunchKernel
+        self.overlaps = k.get("overlaps", False)
 
     def queue(self, values, stream):
         """The driver's result. Parameters are copied by the call: they may be written again after it."""
@@ -150,6 +151,9 @@ class PreparedPlan:
                 groups.append((launch.step, [prepared]))
             widest = max(widest, len(groups[-1][1]))
         self.groups = [g for _, g in groups]
+        for (_, before), (_, group) in zip(groups, groups[1:]):
+            if len(before) == len(group) == 1 and group[0].overlaps:
+                group[0].launch = module.driver.launch_early
         self.sides = min(widest, MOST_STREAMS) - 1
         if self.sides:
             module.grow_sides(self.sides)

@@ -53,6 +53,7 @@ KernelAbi kernel_abi(const ir::Function &f, std::string entry, bool aligned) {
   abi.threads = ir::block_warps(f) * 32;
   abi.shared_bytes = f.shared_bytes;
   abi.persistent = f.persistent;
+  abi.overlaps = f.overlaps;
   int64_t at = 0;
   auto add = [&](AbiParam p) {
     int64_t alignment = p.kind == AbiParam::Kind::TensorMap ? kTensorMapAlignment : p.bytes;
@@ -193,6 +194,7 @@ std::string abi_comment(const ir::Function &f, const KernelAbi &abi) {
   s += fmt::format("//   grid{} ({}){}{}: grid.x is {}\n", f.persistent ? " persistent" : "", list(f.grid),
                    order.empty() ? "" : " order ", order,
                    f.persistent ? "from 1 to the product: as many blocks as the GPU holds at a time" : "the product");
+  if (abi.overlaps) s += "//   waits for the launch before it (griddepcontrol), which may still run when it starts\n";
   s += fmt::format("//   block {} threads, {} bytes of dynamic shared memory\n", abi.threads, abi.shared_bytes);
   return s;
 }

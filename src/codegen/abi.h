@@ -67,6 +67,7 @@ struct KernelAbi {
   int64_t threads = 0;      // of a block; reqntid
   int64_t shared_bytes = 0; // dynamic
   bool persistent = false;
+  bool overlaps = false; // may be launched while the launch before it runs: it waits by griddepcontrol
   // Of the grid's x, with so many tiles, on a device that holds so many blocks at a time.
   int64_t blocks(int64_t tiles, int64_t resident) const {
     return persistent && resident >= 1 && resident < tiles ? resident : tiles;

@@ -176,9 +176,10 @@ void FunctionLowering::make_function() {
       continue;
     }
     if (p.kind != AbiParam::Kind::Pointer) continue;
-    // Parameters must not overlap: the launcher checks it.
-    function_->addParamAttr(i, llvm::Attribute::NoAlias);
-    if (!p.written) function_->addParamAttr(i, llvm::Attribute::ReadOnly);
+    // Parameters must not overlap: the launcher checks it. What a launch before may still write is not known to be
+    // constant, and no access may move ahead of the wait for it.
+    if (!abi_.overlaps) function_->addParamAttr(i, llvm::Attribute::NoAlias);
+    if (!p.written && !abi_.overlaps) function_->addParamAttr(i, llvm::Attribute::ReadOnly);
     function_->addParamAttr(i, llvm::Attribute::getWithAlignment(c, llvm::Align(uint64_t(p.alignment))));
   }
 }
@@ -238,7 +239,7 @@ void FunctionLowering::make_arguments() {
     t.inner_divisor = std::max<int64_t>(1, t.alignment / dtype_bytes(p.type.dtype));
     t.base = function_->getArg(unsigned(arg++));
     t.dtype = p.type.dtype;
-    t.read_only = p.mode == ir::ParamMode::In;
+    t.read_only = p.mode == ir::ParamMode::In && !f.overlaps;
     t.any_strides = p.any_strides;
     t.static_extents = p.type.shape;
     for (int64_t d = 0; d < p.type.rank(); d++) {

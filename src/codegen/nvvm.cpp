@@ -28,6 +28,12 @@ V inline_asm(Builder &b, const Asm &a, std::span<Value *const> args) {
 V tid_x(Builder &b) { return call(b, Intrinsic::nvvm_read_ptx_sreg_tid_x); }
 V ctaid_x(Builder &b) { return call(b, Intrinsic::nvvm_read_ptx_sreg_ctaid_x); }
 V nctaid_x(Builder &b) { return call(b, Intrinsic::nvvm_read_ptx_sreg_nctaid_x); }
+
+// LLVM's intrinsics touch no memory for it, so that accesses could move over them.
+void griddepcontrol_wait(Builder &b) { inline_asm(b, {"griddepcontrol.wait;", "~{memory}", nullptr, true}, {}); }
+void griddepcontrol_launch_dependents(Builder &b) {
+  inline_asm(b, {"griddepcontrol.launch_dependents;", "~{memory}", nullptr, true}, {});
+}
 V laneid(Builder &b) { return call(b, Intrinsic::nvvm_read_ptx_sreg_laneid); }
 V clock64(Builder &b) { return call(b, Intrinsic::nvvm_read_ptx_sreg_clock64); }
 

@@ -26,6 +26,11 @@ inline constexpr unsigned kGeneric = 0, kGlobal = 1, kShared = 3; // LLVM addres
 V tid_x(Builder &b);
 V ctaid_x(Builder &b);
 V nctaid_x(Builder &b);
+
+// ---- the launches before and behind this one (sm_90)
+
+void griddepcontrol_wait(Builder &b);
+void griddepcontrol_launch_dependents(Builder &b);
 V laneid(Builder &b);
 
 // ---- moving bits

@@ -168,6 +168,7 @@ Status run_emu(const Plan &plan, const CompiledProgram &compiled, LaunchData &da
     launch.grid[0] = launch_blocks(abi, l.grid, options);
     launch.block[0] = abi.threads;
     launch.dynamic_shared = abi.shared_bytes;
+    launch.overlaps = abi.overlaps && n > 0;
     auto address = [&](size_t i) {
       uint64_t base = (l.memory[i].temporary ? temporaries : params)[l.memory[i].index];
       return base + uint64_t(l.data.offsets[i] * dtype_bytes(l.data.tensors[i].dtype));

@@ -111,7 +111,8 @@ Json kernel(const ir::Function &f, const codegen::KernelAbi &aligned, const code
   j.set("arguments", arguments_json(f));
   j.set("tensors", std::move(tensors)).set("where", expressions_json(f.facts)).set("params", std::move(params));
   j.set("paramBytes", any.param_bytes()).set("grid", expressions_json(f.grid));
-  j.set("launchBlocks", expression_json(blocks)).set("persistent", f.persistent).set("block", aligned.threads);
+  j.set("launchBlocks", expression_json(blocks)).set("persistent", f.persistent).set("overlaps", f.overlaps);
+  j.set("block", aligned.threads);
   return j.set("sharedBytes", aligned.shared_bytes).set("entries", std::move(entries));
 }
 

@@ -25,6 +25,10 @@
 //     launchBlocks expression; 0 is a launch that is left out
 //     persistent  gridDim.x may be any number from 1 to launchBlocks: start as many blocks as the GPU holds at a time
 //                 (its SMs x cuOccupancyMaxActiveBlocksPerMultiprocessor of the entry), or launchBlocks if that is less
+//     overlaps    the kernel waits by griddepcontrol for the launch before it before it touches memory. As a launch of
+//     a
+//                 program it may have CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, if the launch before it
+//                 is one of the program, in the same stream, and neither is one of several in `parallel`
 //     block       threads of a block; sharedBytes: dynamic shared memory, which above 48 KiB the launcher asks for
 //                 (CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
 //     entries     two; the first whose `requires` holds is launched, all conditions together: {"address": tensor,

@@ -30,8 +30,13 @@ Result<PreparedProgram> PreparedProgram::create(const Plan &plan, const Compiled
     how.grid[0] = *blocks;
     how.block[0] = abi.threads;
     how.dynamic_shared = abi.shared_bytes;
+    auto same_as = [&](size_t a, size_t b) { return plan.launches[a].step == plan.launches[b].step; };
     auto same_step = [&](size_t other) { return other < plan.launches.size() && plan.launches[other].step == l.step; };
     how.beside_others = same_step(n - 1) || same_step(n + 1); // launches of a step stand together
+    // What was in the stream before the program may end before what was ahead of it, so the first launch does not
+    // overlap.
+    how.overlap_predecessor =
+        abi.overlaps && !stamps && n > 0 && !how.beside_others && !(n > 1 && same_as(n - 1, n - 2));
     Params params = Params::from_blob(blob->bytes, blob->offsets);
     if (stamps) params.add(stamps + uint64_t(n) * uint64_t(kStampBytes));
     auto prepared = PreparedLaunch::create(*kernel, how, std::move(params));

@@ -132,6 +132,10 @@ Place find_place(Warp &w, int lane, Space space, uint64_t address, int64_t bytes
             fmt::format("{} of {} bytes of {}, which is read-only", verb(use), bytes, a->name));
     return {};
   }
+  if (g.launch.overlaps && !(w.waited >> lane & 1) && !a->readonly && !a->constant)
+    w.error(ErrorKind::Dependency, lane, address,
+            fmt::format("{} of {} before griddepcontrol.wait: the launch before may still {} it", verb(use), a->name,
+                        use == Use::Read ? "write" : "use"));
   p.bytes = a->host + (address - a->address);
   p.global = a;
   return p;

@@ -60,6 +60,9 @@ struct Launch {
   int64_t block[3] = {1, 1, 1};
   int64_t cluster[3] = {1, 1, 1};
   int64_t dynamic_shared = 0; // bytes
+  // May start while the launch before it runs: until a thread has passed griddepcontrol.wait it neither writes global
+  // memory nor reads what is not read-only.
+  bool overlaps = false;
   std::vector<uint8_t> params;
 };
 

@@ -70,6 +70,7 @@ struct Warp {
   int32_t reconvergence = -1, reconverge_pc = -1, frame = -1;
   bool not_yet = false;   // Split::not_yet of the running split, until its poll is executed again
   bool scattered = false; // reconvergence was given up, and the lanes have not been together since
+  uint32_t waited = 0;    // lanes that have passed griddepcontrol.wait
   bool suspended = false; // the running split must leave: it waits, has ended, or the block has stopped
 
   std::vector<Split> splits; // the others

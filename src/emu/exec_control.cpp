@@ -196,9 +196,12 @@ void decode_nanosleep(Decoder &d) {
   d.out.run = nothing;
 }
 void decode_griddepcontrol(Decoder &d) {
-  if (!d.take("launch_dependents") && !d.take("wait")) d.fail("one of .launch_dependents, .wait is missing");
+  bool waits = d.take("wait");
+  if (!waits && !d.take("launch_dependents")) d.fail("one of .launch_dependents, .wait is missing");
   d.need_operands(0);
-  d.out.run = nothing; // one grid runs at a time
+  // One grid runs at a time, so a wait is over at once; what must not come before it is checked.
+  d.out.run = nothing;
+  if (waits) d.out.run = [](Warp &w, const Inst &, uint32_t mask) { w.waited |= mask; };
 }
 // Register limits are no part of the meaning.
 void decode_setmaxnreg(Decoder &d) {

@@ -52,6 +52,7 @@ std::unique_ptr<Function> clone(const Function &f) {
   out->order = f.order;
   out->order_args = f.order_args;
   out->persistent = f.persistent;
+  out->overlaps = f.overlaps;
   out->warps = f.warps;
   out->facts = f.facts;
   out->fact_locs = f.fact_locs;

@@ -95,6 +95,7 @@ struct Function {
   std::vector<int64_t> order_args; // grouped(8)
   bool persistent = false;
   Attrs tile_annotations; // of the loop over the tiles of a persistent grid (sema/annotations.cpp)
+  bool overlaps = false;  // may start before the launch ahead has ended: it waits for it (passes/wait_for_launches.cpp)
   int64_t warps = 0;      // of the block, with roles those of the last one; 0: the layout search chooses
   std::vector<SizeExpr> facts;
   std::vector<SourceLoc> fact_locs;

@@ -164,8 +164,9 @@ struct OpDef {
 
 const OpDef &def(OpKind kind);
 inline const OpDef &def(const Op &op) { return def(op.kind); }
-// Ops that no source makes: the last section of ops.def.
-inline bool made_by_passes(OpKind kind) { return kind >= OpKind::ConvertLayout; }
+// Ops that no source makes: the last section of ops.def; and those of them that come after the layout search.
+inline bool made_by_passes(OpKind kind) { return kind >= OpKind::BlockId; }
+inline bool made_after_layouts(OpKind kind) { return kind >= OpKind::ConvertLayout; }
 std::optional<OpKind> find_op(std::string_view ir_name);
 std::vector<OpKind> find_source_ops(std::string_view source_name); // in the order of ops.def
 const std::vector<OpKind> &all_ops();

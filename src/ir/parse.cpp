@@ -330,6 +330,7 @@ private:
       f_->persistent = true;
       return attrs(f_->tile_annotations);
     }
+    if (accept_word("overlaps")) return void(f_->overlaps = true);
     if (accept_word("warps")) return void(f_->warps = integer());
     if (accept_word("where")) {
       skip();
@@ -340,8 +341,8 @@ private:
     }
     if (accept_word("result")) return f_->result_names.push_back(name());
     if (accept_word("shared")) return void(f_->shared_bytes = integer());
-    fail("expected `param`, `size`, `bind`, `grid`, `order`, `persistent`, `warps`, `where`, `result`, `shared` or "
-         "`body`");
+    fail("expected `param`, `size`, `bind`, `grid`, `order`, `persistent`, `overlaps`, `warps`, `where`, `result`, "
+         "`shared` or `body`");
   }
   void param() {
     skip();

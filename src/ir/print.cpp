@@ -67,6 +67,7 @@ public:
                        join(f.order_args, [](int64_t v) { return std::to_string(v); })));
     if (f.persistent)
       line(f.tile_annotations.list().empty() ? "persistent" : "persistent " + attrs(f.tile_annotations));
+    if (f.overlaps) line("overlaps");
     if (f.warps) line(fmt::format("warps {}", f.warps));
     for (const SizeExpr &e : f.facts) line("where " + e.str());
     for (const std::string &s : f.result_names) line("result " + print_name(s));

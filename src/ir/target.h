@@ -9,15 +9,16 @@
 namespace tkc::ir {
 
 enum Feature : uint32_t {
-  kLdmatrix = 1,     // ldmatrix, movmatrix
-  kCpAsync = 2,      // cp.async
-  kFp8 = 4,          // e4m3/e5m2 conversions and products, these in hardware only with kFp8Mma
-  kStmatrix = 8,     // stmatrix
-  kTma = 16,         // bulk and tensor copies, mbarrier transactions
-  kCluster = 32,     // clusters, DSMEM
-  kElect = 64,       // elect.sync
-  kBf16Native = 128, // bf16 add/mul, atom.add.bf16, ex2.bf16
-  kHopper = kStmatrix | kTma | kCluster | kElect | kBf16Native,
+  kLdmatrix = 1,      // ldmatrix, movmatrix
+  kCpAsync = 2,       // cp.async
+  kFp8 = 4,           // e4m3/e5m2 conversions and products, these in hardware only with kFp8Mma
+  kStmatrix = 8,      // stmatrix
+  kTma = 16,          // bulk and tensor copies, mbarrier transactions
+  kCluster = 32,      // clusters, DSMEM
+  kElect = 64,        // elect.sync
+  kBf16Native = 128,  // bf16 add/mul, atom.add.bf16, ex2.bf16
+  kDependents = 4096, // griddepcontrol
+  kHopper = kStmatrix | kTma | kCluster | kElect | kBf16Native | kDependents,
   kWideGlobal = 256, // 32-byte global accesses
   kSetMaxNReg = 512,
   kMixedFloat = 1024, // add, sub, fma of f32 with f16 and bf16 operands

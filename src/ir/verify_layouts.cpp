@@ -23,7 +23,7 @@ public:
         for (const Value *v : r->args)
           if (op.kind != OpKind::InlinePtx) value(v);
       for (const Value *v : op.results) value(v);
-      if (stage_ == Stage::typed && made_by_passes(op.kind))
+      if (stage_ == Stage::typed && made_after_layouts(op.kind))
         faults_.add(op, "is made by passes after the layout search");
     });
     if (stage_ == Stage::typed || !faults_.list.empty()) return;

@@ -103,11 +103,6 @@ void set_hints(LowerCtx &c, llvm::BranchInst *latch, int64_t count, bool hoist) 
 
 void lower_ProgramId(LowerCtx &c, const Op &op) { c.set(op.result(), {c.program_id(op.attrs.i("axis"))}); }
 void lower_NumPrograms(LowerCtx &c, const Op &op) { c.set(op.result(), {c.num_programs(op.attrs.i("axis"))}); }
-void lower_BlockId(LowerCtx &c, const Op &op) { c.set(op.result(), {codegen::nvvm::ctaid_x(c.b)}); }
-void lower_NumBlocks(LowerCtx &c, const Op &op) { c.set(op.result(), {codegen::nvvm::nctaid_x(c.b)}); }
-void lower_TileCoordinate(LowerCtx &c, const Op &op) {
-  c.set(op.result(), {c.coordinates(c.scalar(op.operand(0)))[size_t(op.attrs.i("axis"))]});
-}
 
 namespace {
 

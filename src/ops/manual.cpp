@@ -34,6 +34,8 @@ const std::map<std::string, Section> kSections = {
     {"debug", {"Looking at a running program", ""}},
     {"inline_ptx", {"PTX by hand", ""}},
     {"grad", {"Derivatives", ""}},
+    {"persistent",
+     {"The launch of a grid, made by passes", "Not written in source text; they appear in dumps of the IR."}},
     {"convert", {"Made by passes", "Not written in source text; they appear in dumps of the IR."}},
     {"role",
      {"Roles and rings", "Written as statements and methods of rings (`grammar/README.md`); the names are those of the "

@@ -17,6 +17,7 @@ bool pair_products(ir::Function &f, PassContext &context);
 bool check_registers(ir::Function &f, PassContext &context);
 bool allocate_shared(ir::Function &f, PassContext &context);
 bool place_barriers(ir::Function &f, PassContext &context);
+bool wait_for_launches(ir::Function &f, PassContext &context);
 bool order_memory(ir::Function &f, PassContext &context);
 
 // Registers of a thread for a tile; 0 for what is made anew where it is used.

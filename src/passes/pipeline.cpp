@@ -111,6 +111,9 @@ std::vector<Pass> pipeline() {
       // After all other barriers: it counts the barriers that are there already.
       {"order_memory", "order accesses of different threads to tensors that are written", order_memory, std::nullopt,
        false},
+      // Behind everything that moves accesses.
+      {"wait_for_launches", "kernels that start early wait before they touch memory", wait_for_launches, std::nullopt,
+       false},
       // Nothing may change the IR between this and code generation.
       {"prove_protocol", "asynchronous copies are safe in every run", prove_protocol_pass, std::nullopt, false},
   };

@@ -179,16 +179,19 @@ private:
   }
 
   // Gives a loop one more carried scalar; what an iteration hands on is still to be added to its yield.
-  Value *carry(Op *loop, DType t, int64_t first, std::string name) {
-    Block *body = loop->regions[0];
+  Value *carry(Op *loop, DType t, int64_t first, const char *name) {
     b_.set_before(loop);
-    loop->operands.push_back(integer(t, first));
-    Value *arg = f_.new_value(Type::scalar(t), std::move(name));
+    return carry(loop, integer(t, first), name);
+  }
+  Value *carry(Op *loop, Value *first, const char *name) {
+    Block *body = loop->regions[0];
+    loop->operands.push_back(first);
+    Value *arg = f_.new_value(first->type, name);
     arg->block = body;
     arg->index = int64_t(body->args.size());
     arg->layout = layout_;
     body->args.push_back(arg);
-    Value *after = f_.new_value(Type::scalar(t));
+    Value *after = f_.new_value(first->type);
     after->op = loop;
     after->index = int64_t(loop->results.size());
     after->layout = layout_;
@@ -353,23 +356,6 @@ private:
     loop->regions[0]->terminator()->operands.push_back(make(OpKind::Add, {counter, integer(DType::U32, 1)}, {}));
     return counter;
   }
-  // One more carried scalar of a loop, whose body is yet to yield it.
-  Value *carry(Op *loop, Value *init, const char *name) {
-    Block *body = loop->regions[0];
-    loop->operands.push_back(init);
-    Value *arg = f_.new_value(init->type, name);
-    arg->block = body;
-    arg->index = int64_t(body->args.size());
-    arg->layout = layout_;
-    body->args.push_back(arg);
-    Value *after = f_.new_value(init->type);
-    after->op = loop;
-    after->index = int64_t(loop->results.size());
-    after->layout = layout_;
-    loop->results.push_back(after);
-    return arg;
-  }
-
   // Where the copies are, S - 1 items ahead: the number of the item in its tile, the tile, and `of_tile`, what the
   // places of the copies need of the tile.
   struct Ahead {

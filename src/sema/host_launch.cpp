@@ -32,7 +32,16 @@ void ProgramInstance::launch(const ast::Stmt &s, std::vector<HostStmt> &out) {
     return;
   }
   const ast::Function &callee = *found->second.first;
-  bool inner = callee.kind == ast::FunctionKind::Program;
+  bool inner = callee.kind == ast::FunctionKind::Program, overlap = false;
+  for (const ast::Annotation &a : s.annotations) {
+    overlap |= a.name.text == "overlap";
+    if (a.name.text != "overlap" || !a.args.empty() || inner || in_parallel_)
+      diags_.report(a.name.loc, DiagKind::not_in_program,
+                    quoted("@" + a.name.text) + (a.name.text != "overlap" ? ""
+                                                 : inner                  ? " of a program"
+                                                 : in_parallel_           ? " in `parallel`"
+                                                                          : " with arguments"));
+  }
   if (inner && in_parallel_) {
     diags_.report(call.loc, DiagKind::not_in_program, "a program in `parallel`");
     return;
@@ -49,7 +58,10 @@ void ProgramInstance::launch(const ast::Stmt &s, std::vector<HostStmt> &out) {
   if (inner) {
     program = program_instance(callee, spec, call.name_loc);
     if (program) signature = program->header;
-  } else if (std::optional<size_t> instance = kernel_instance(callee, std::move(spec))) {
+  } else {
+    spec.overlaps = overlap;
+    std::optional<size_t> instance = kernel_instance(callee, std::move(spec));
+    if (!instance) return;
     stmt.kernel = *instance;
     signature = out_->kernels[*instance].typed;
   }
@@ -241,7 +253,7 @@ std::string ProgramInstance::instance_key(const ast::Function &ast, const Instan
   std::string key = fmt::format("{}", fmt::ptr(&ast));
   for (const auto &[name, text] : spec.params) key += fmt::format(" {}={}", name, text);
   for (const std::string &name : spec.absent) key += " no " + name;
-  return key;
+  return spec.overlaps ? key + " overlap" : key;
 }
 
 std::optional<size_t> ProgramInstance::kernel_instance(const ast::Function &kernel, InstanceSpec spec) {
@@ -259,6 +271,7 @@ std::optional<size_t> ProgramInstance::kernel_instance(const ast::Function &kern
       if (g.name.text == name && default_text(g) != text) k.name += mangled(name, text);
   }
   for (const std::string &name : spec.absent) k.name += "__no_" + name;
+  if (spec.overlaps) k.name += "__overlap";
   // A default that was also written out is the same instance.
   for (size_t i = 0; i < out_->kernels.size(); i++)
     if (out_->kernels[i].ast == &kernel && out_->kernels[i].name == k.name) return slot = i;

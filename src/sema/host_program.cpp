@@ -77,7 +77,7 @@ void ProgramInstance::block(const std::vector<ast::StmtPtr> &stmts, std::vector<
 
 void ProgramInstance::statement(const ast::Stmt &s, std::vector<HostStmt> &out) {
   for (const ast::Annotation &a : s.annotations)
-    diags_.report(a.name.loc, DiagKind::not_in_program, quoted("@" + a.name.text));
+    if (s.kind != StmtKind::Launch) diags_.report(a.name.loc, DiagKind::not_in_program, quoted("@" + a.name.text));
   switch (s.kind) {
   case StmtKind::Let: return let(s, out);
   case StmtKind::If: return if_statement(s, out);

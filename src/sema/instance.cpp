@@ -16,7 +16,9 @@ public:
   KernelInstance(Program &program, const ast::Function &ast, const InstanceSpec &spec, const ir::Target *target,
                  Diagnostics &diags)
       : ast_(ast), diags_(diags), fn_(std::make_unique<ir::Function>()), e_(program, *fn_, diags, target),
-        signature_(program, ast, spec, *fn_, e_) {}
+        signature_(program, ast, spec, *fn_, e_) {
+    fn_->overlaps = spec.overlaps;
+  }
 
   std::unique_ptr<ir::Function> run() {
     int64_t errors = diags_.error_count();

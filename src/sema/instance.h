@@ -9,6 +9,7 @@ namespace tkc::sema {
 struct InstanceSpec {
   std::map<std::string, std::string> params; // names that are no compile-time parameter of the kernel are ignored
   std::set<std::string> absent;              // optional tensors that this variant does not have
+  bool overlaps = false;                     // `@overlap launch`: ir::Function::overlaps
 };
 
 // Null after an error. `target` may be null: then no op is refused.

@@ -267,6 +267,68 @@ TEST_CASE("streams: launches of a parallel block are forked and joined") {
   }
 }
 
+TEST_CASE("launches that overlap: the kernel waits before it touches memory, and only then starts early") {
+  const char *text = R"(
+program p(x: tensor<f32>[N], y: out tensor<f32>[N], z: out tensor<f32>[N]) {
+    let a = alloc<f32>[N];
+    @overlap launch copy(x, a);
+    @overlap launch copy(a, y);
+    parallel { launch copy(a, y); launch copy(x, z); }
+    @overlap launch copy(y, z);
+    @overlap launch add(a, x, z);
+    launch copy(a, y);
+}
+verify p { y = x; z = 2 * x; case one: N = 100; }
+)";
+  Planned p(text);
+  for (const char *target : {"sm_80", "sm_90"}) {
+    CAPTURE(target);
+    CompileOptions options;
+    options.target = ir::find_target(target);
+    auto compiled = compile_program(*p.program, *p.host, options, p.diags);
+    REQUIRE(compiled);
+    std::string_view ptx = compiled->code.ptx;
+    int64_t waiting = 0;
+    for (size_t at = ptx.find(".visible .entry "); at != ptx.npos;) {
+      size_t end = ptx.find(".visible .entry ", at + 1);
+      std::string_view entry = ptx.substr(at, end - at);
+      size_t wait = entry.find("griddepcontrol.wait"),
+             memory = std::min(entry.find("ld.global"), entry.find("st.global"));
+      bool overlaps = entry.substr(0, entry.find('(')).find("__overlap") != entry.npos && options.target->sm >= 90;
+      CHECK((wait != entry.npos) == overlaps);
+      if (overlaps) {
+        CHECK(wait < memory);
+        CHECK(entry.find("griddepcontrol.launch_dependents") != entry.npos);
+        CHECK(entry.find(".nc") == entry.npos); // the launch before may have written it
+        waiting++;
+      } else {
+        CHECK(entry.find("ld.global.nc") != entry.npos);
+      }
+      at = end;
+    }
+    CHECK(waiting == (options.target->sm >= 90 ? 4 : 0)); // two kernels with two entries each
+  }
+  FakeDevice fake;
+  add_kernels(fake.gpu);
+  std::string early; // by launch
+  for (const auto &[name, kernel] : std::map(fake.gpu.kernels))
+    for (bool overlap : {false, true}) {
+      bool any = name.ends_with("__any");
+      std::string variant = any ? name.substr(0, name.size() - 5) + "__overlap__any" : name + "__overlap";
+      fake.gpu.kernels[overlap ? variant : name] = [&, kernel = kernel](const test::FakeLaunch &l) {
+        bool attribute = l.attributes.size() == 1 && l.attributes[0].id == 6 && l.attributes[0].value.flag == 1;
+        CHECK((attribute || l.attributes.empty()));
+        early += attribute ? "1" : "0";
+        kernel(l);
+      };
+    }
+  verify_kernel(*p.program, *p.host->ast, *p.program->check_for("p", false), fake.o, p.diags,
+                [&](const CaseResult &r) { CHECK_MESSAGE(r.pass(), r.error); });
+  REQUIRE_MESSAGE(!p.diags.has_errors(), p.diags.render_all());
+  // Not the first one, nor what follows launches side by side, nor what does not say so.
+  CHECK(early == "0100010");
+}
+
 TEST_CASE("numbers: of a choice only the side that counts is evaluated") {
   using sema::NumberExpr;
   auto constant = [](double v) {

@@ -180,3 +180,41 @@ TEST_CASE("elect.sync, griddepcontrol, nanosleep and fences in a producer's prol
                      kWait,
                  64, {ErrorKind::MbarrierMisuse, ErrorKind::InFlight});
 }
+
+TEST_CASE("what may not come before griddepcontrol.wait in a launch that overlaps the one before") {
+  struct Row {
+    const char *body;
+    const char *fault; // "": none
+  };
+  const Row rows[] = {
+      {"ld.global.u32 %r0, [%in]; griddepcontrol.wait; st.global.u32 [%out], %r0;", ""}, // read-only: nobody writes it
+      {"griddepcontrol.wait; ld.global.u32 %r0, [%out]; st.global.u32 [%out], %r0;", ""},
+      {"ld.global.u32 %r0, [%out]; griddepcontrol.wait; st.global.u32 [%out], %r0;", "may still write it"},
+      {"st.global.u32 [%out], 1; griddepcontrol.wait;", "may still use it"},
+      {"@%p15 bra J; griddepcontrol.wait; J: st.global.u32 [%out+4], 1;", "may still use it"}, // a lane without a wait
+      {"red.global.add.u32 [%out], 1;", "may still use it"},
+  };
+  for (const Row &row : rows) {
+    CAPTURE(row.body);
+    auto m = parse(
+        kernel(std::string("setp.ne.u32 %p15, %t, 0; @%p15 bra END; setp.eq.u32 %p15, %t, 0;") + row.body + "END:"));
+    for (bool overlaps : {false, true}) {
+      Memory memory;
+      Memory::Attributes in;
+      in.readonly = true;
+      const KernelInfo *k = kernels(*m).front();
+      ParamWriter w(*k);
+      w.set(0, upload(memory, std::vector<uint32_t>(8), "out"));
+      w.set(1, upload(memory, std::vector<uint32_t>(8), "in", in));
+      Launch l;
+      l.block[0] = 32;
+      l.overlaps = overlaps;
+      l.params = w.bytes();
+      Report r = run(*m, k->name, memory, l, {});
+      if (overlaps && *row.fault)
+        check_error(r, ErrorKind::Dependency, row.fault);
+      else
+        check_clean(r);
+    }
+  }
+}

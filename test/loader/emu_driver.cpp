@@ -279,6 +279,7 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction fun
   *blocks = setting("TKC_EMU_BLOCKS_PER_SM", 1);
   return CUDA_SUCCESS;
 }
+static thread_local bool starts_early = false; // while cuLaunchKernelEx calls the next one
 CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                         unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **parameters,
                         void **extra) {
@@ -308,6 +309,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
   unsigned grid[3] = {grid_x, grid_y, grid_z}, block[3] = {block_x, block_y, block_z};
   for (int d = 0; d < 3; d++) r.launch.grid[d] = grid[d], r.launch.block[d] = block[d];
   r.launch.dynamic_shared = shared_bytes;
+  r.launch.overlaps = starts_early;
   note("launch {} grid {} block {} shared {} stream {} :{}", function->info->name, grid_x, block_x, shared_bytes,
        reinterpret_cast<uintptr_t>(stream), hex);
   if (driver().capturing) {
@@ -315,6 +317,18 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
     return CUDA_SUCCESS;
   }
   return execute(r);
+}
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra) {
+  if (config->numAttrs != 1 || config->attrs[0].id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION ||
+      config->attrs[0].value.programmaticStreamSerializationAllowed != 1)
+    return CUDA_ERROR_INVALID_VALUE;
+  note("early {}", function->info->name);
+  starts_early = true;
+  CUresult r =
+      cuLaunchKernel(function, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
+                     config->blockDimY, config->blockDimZ, config->sharedMemBytes, config->hStream, parameters, extra);
+  starts_early = false;
+  return r;
 }
 CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
                                 const cuuint64_t *dims, const cuuint64_t *strides, const cuuint32_t *box,

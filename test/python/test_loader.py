@@ -353,6 +353,19 @@ class Programs(Base):
         with self.raises(ValueError, "N is 70 by dim 1 of x, and 7 by dim 0 of bias"):
             f(x, normal(7, dtype=torch.float32), z, 2.0, 1)
 
+    def test_launches_that_overlap(self):
+        f = tkc.load(os.path.join(ROOT, "test", "features", "overlap.tk"), "chain")
+        a, b, w, y = normal(20, 64), normal(64, 64, seed=2), normal(64, 128, seed=3), normal(128, dtype=torch.float32)
+        u, v, x, before = a.values(), b.values(), w.values(), y.values()
+        row = [sum(u[m * 64 + k] for m in range(20)) for k in range(64)]
+        row = [sum(row[k] * v[k * 64 + l] for k in range(64)) for l in range(64)]
+        want = [before[n] + 5 * sum(row[l] * x[l * 128 + n] for l in range(64)) for n in range(128)]
+        f(a, b, w, y)
+        self.assertLess(rms(y.values(), want), 3e-2)
+        early = [line.split()[1] for line in log() if line.startswith("early ")]
+        self.assertEqual(early, ["multiply__overlap", "multiply__P_warp__overlap", "sums__overlap", "scale__overlap",
+                                 "multiply_tiles__overlap"])
+
     def test_capture(self):
         f = tkc.load(sample("split_gemm"))
         a, b = normal(16, 1024), normal(1024, 16, seed=2)
