@@ -1,20 +1,22 @@
 // The tile language: source text -> parse tree. It knows no op and no type name: a call is a call.
 //
 // Every decision looks at one token, so the parser never runs ANTLR's adaptive prediction (its cold start costs more than
-// the parse). Three decisions that need more are taken on the token stream by src/syntax/parse.cpp, which retypes
+// the parse). Four decisions that need more are taken on the token stream by src/syntax/parse.cpp, which retypes
 //   '<' '>'  to GENERIC_OPEN, GENERIC_CLOSE  in  name<args>(  and  name<args>[   (no space between name and '<')
+//   '<' '>>' to RECORD_OPEN, RECORD_CLOSE    around  <name<args>>[   the type of a record
 //   ','      to TRAILING                     before ) ] } ; { a closing '>' or, in `where`, the next clause
 //   '('      to ANNOTATION_OPEN              after  @name
 // Precedence of binary operators is resolved in src/syntax/build_ast.cpp from the flat list of rule `binary`.
 grammar Tk;
-tokens { GENERIC_OPEN, GENERIC_CLOSE, TRAILING, ANNOTATION_OPEN }
+tokens { GENERIC_OPEN, GENERIC_CLOSE, RECORD_OPEN, RECORD_CLOSE, TRAILING, ANNOTATION_OPEN }
 
 file : declaration* EOF ;
-declaration : importDecl | constDecl | enumDecl | function | kernel | check ;
+declaration : importDecl | constDecl | enumDecl | recordDecl | function | kernel | check ;
 
 importDecl : 'import' (name | STRING) ';' ;
 constDecl : 'const' name '=' expr ';' ;
 enumDecl : 'enum' name '{' (name (',' name)* TRAILING?)? '}' ;
+recordDecl : RECORD name genericParams? '{' (field ';')* '}' ;
 
 function : (FN | REFERENCE) name genericParams? '(' params? ')' ('->' results)? (block | '=' expr ';') ;
 kernel : (KERNEL | PROGRAM) name genericParams? '(' params? ')' clause* block ;
@@ -30,7 +32,8 @@ params : param (',' param)* TRAILING? ;
 param : name (':' (OUT | INOUT)? type)? ('=' expr)? ;
 results : type | '(' (result (',' result)* TRAILING?)? ')' ;
 result : type (':' type)? | (OUT | INOUT) ':' type ;
-type : (TENSOR '?'? | TILE | SHARED) (open name close '[' exprs? ']' (STRIDES '(' ANY ')')?)? | typeName ;
+type : (TENSOR '?'? | TILE | SHARED) ((open name close | recordType) '[' exprs? ']' (STRIDES '(' ANY ')')?)? | typeName ;
+recordType : RECORD_OPEN name GENERIC_OPEN genericArg (',' genericArg)* TRAILING? RECORD_CLOSE ;
 
 check : (VERIFY | BENCH) name '{' checkItem* '}' ;
 checkItem
@@ -85,7 +88,7 @@ args : arg (',' arg)* TRAILING? ;
 arg : record | expr ('=' expr)? ;
 record : '{' (fieldValue (',' fieldValue)* TRAILING?)? '}' ;
 fieldValue : name ':' ternary ;
-genericArgs : GENERIC_OPEN (genericArg (',' genericArg)* TRAILING?)? GENERIC_CLOSE ;
+genericArgs : GENERIC_OPEN (genericArg (',' genericArg)* TRAILING?)? GENERIC_CLOSE | recordType ;
 genericArg : additive ('=' additive)? ;
 
 // Type positions may hold the pair or the plain comparison tokens; both mean the same there.
@@ -103,7 +106,7 @@ bindingName
     : ID | GRID | ORDER | PERSISTENT | WARPS | WHERE | RMS | MAX | EXACT | ON | GPU | OUT | INOUT | STRIDES | ANY | STAGES
     | TILE | TENSOR | SHARED ;
 
-IMPORT : 'import' ; CONST : 'const' ; ENUM : 'enum' ; FN : 'fn' ; KERNEL : 'kernel' ; PROGRAM : 'program' ; REFERENCE : 'reference' ;
+IMPORT : 'import' ; CONST : 'const' ; ENUM : 'enum' ; RECORD : 'record' ; FN : 'fn' ; KERNEL : 'kernel' ; PROGRAM : 'program' ; REFERENCE : 'reference' ;
 VERIFY : 'verify' ; BENCH : 'bench' ; LET : 'let' ; VAR : 'var' ; IF : 'if' ; ELSE : 'else' ; FOR : 'for' ;
 UNROLL : 'unroll' ; WHILE : 'while' ; IN : 'in' ; STEP : 'step' ; LAUNCH : 'launch' ; PARALLEL : 'parallel' ; RETURN : 'return' ; RING : 'ring' ; ROLE : 'role' ; TRUE : 'true' ; FALSE : 'false' ;
 NONE : 'None' ;
@@ -111,8 +114,8 @@ GRID : 'grid' ; ORDER : 'order' ; PERSISTENT : 'persistent' ; WARPS : 'warps' ; 
 CASE : 'case' ; INPUT : 'input' ; TOLERANCE : 'tolerance' ; LOCATE : 'locate' ; RMS : 'rms' ; MAX : 'max' ; EXACT : 'exact' ; ON : 'on' ;
 GPU : 'gpu' ; OUT : 'out' ; INOUT : 'inout' ; STRIDES : 'strides' ; ANY : 'any' ; STAGES : 'stages' ; TILE : 'tile' ; TENSOR : 'tensor' ;
 SHARED : 'shared' ;
-// Words of a later version: no rule takes them.
-RESERVED : 'record' | 'instantiate' ;
+// A word of a later version: no rule takes it.
+RESERVED : 'instantiate' ;
 ID : [A-Za-z_] [A-Za-z0-9_]* ;
 
 LBRACE : '{' ; RBRACE : '}' ; LPAREN : '(' ; RPAREN : ')' ; LBRACKET : '[' ; RBRACKET : ']' ;

@@ -5,6 +5,7 @@
 #include "ir_random.h"
 #include "layout/fragments.h"
 #include "support/diag_kinds.h"
+#include <set>
 
 using namespace tkc;
 using namespace tkc::test;
@@ -98,6 +99,22 @@ const char *const kEverything = R"(kernel "odd name" {
 }
 )";
 
+const char *const kRecords = R"(kernel records {
+  param x: inout tensor<i64>[?, 656] dims [M, 656] record "Rec"<"16", "bf16"> {a: bf16[16, 128], odd: u8[3], b: f32[16, 16]}
+  param y: in tensor<i64>[?, 2] dims [M, 2] optional absent record "Plain" {v: f32[3]}
+  size M
+  grid (M)
+  warps 1
+  body (%x : tensor<i64>[?, 656], %M : i32) {
+    %0 = constant : i32 {dtype = i32, value = 0}
+    %b = record_field %x : tensor<f32>[?, 16, 16] {dtype = f32, shape = [16, 16], offset = 4224, pitch = [16, 1], swizzle = 64, field = "b"}
+    %1 = load %b, %0, %0, %0 : tile<f32>[16, 16] {sizes = [1, 16, 16], drop = [1, 0, 0], gather = [0, 0, 0], has_mask = 0, has_other = 0}
+    store %b, %0, %0, %0, %1 {sizes = [1, 16, 16], drop = [1, 0, 0], gather = [0, 0, 0], has_mask = 0}
+    return
+  }
+}
+)";
+
 const char *const kLayouts = R"(kernel layouts {
   grid (1)
   warps 2
@@ -115,7 +132,7 @@ const char *const kLayouts = R"(kernel layouts {
 } // namespace
 
 TEST_CASE("text survives parsing and printing") {
-  for (const char *text : {kEverything, kLayouts}) CHECK(round_trip(text) == text);
+  for (const char *text : {kEverything, kRecords, kLayouts}) CHECK(round_trip(text) == text);
 }
 
 TEST_CASE("parsing normalises what a person writes") {
@@ -616,4 +633,48 @@ TEST_CASE("accesses of shared memory are in range and ordered") {
     else
       CHECK(found == "");
   }
+}
+
+TEST_CASE("the image of a record: aligned fields, and no bank conflicts as it lies") {
+  using ir::RecordField;
+  ir::Record r = ir::lay_out_record({"R",
+                                     {},
+                                     {{"a", DType::BF16, {32, 128}},
+                                      {"odd", DType::U8, {3}},
+                                      {"wide", DType::BF16, {16, 100}},
+                                      {"b", DType::F32, {16, 8}},
+                                      {"v", DType::F32, {5}}}});
+  CHECK(r.fields[0].swizzle == 128);
+  CHECK(r.fields[1].offset == 8192);
+  CHECK(r.fields[2].offset == 8208); // behind 3 bytes, aligned to 16
+  CHECK(r.fields[2].pitch == std::vector<int64_t>{104, 1});
+  CHECK(r.fields[2].swizzle == 0);
+  CHECK(r.fields[3].offset == 11648); // 8208 + 16 * 208 is 11536, aligned to 128
+  CHECK(r.fields[3].swizzle == 32);
+  CHECK(r.fields[4].offset == 12160);
+  CHECK(r.bytes == 12288);
+  CHECK(ir::lay_out_record({"S", {}, {{"v", DType::F32, {3}}}}).bytes == 16);
+  for (DType t : {DType::U8, DType::BF16, DType::F32, DType::F64})
+    for (int64_t rows : {2, 8, 32})
+      for (int64_t columns : {2, 8, 16, 32, 64, 128, 256}) {
+        RecordField f = ir::lay_out_record({"F", {}, {{"f", t, {rows, columns}}}}).fields[0];
+        int64_t row = columns * dtype_bytes(t);
+        CAPTURE(rows);
+        CAPTURE(row);
+        CHECK(f.swizzle == (row >= 32 ? std::min<int64_t>(row, 128) : 0));
+        SmemLayout l = ir::field_layout(t, f.shape, f.swizzle);
+        CHECK(l.is_valid());
+        ir::ByteSwizzle s = ir::field_swizzle(t, f.shape, f.swizzle);
+        for (int64_t i = 0; i < rows; i++)
+          for (int64_t j = 0; j < columns; j++) {
+            std::vector<int64_t> at{i, j};
+            CHECK(int64_t(l.offset(at)) == s((i * columns + j) * dtype_bytes(t)));
+          }
+        if (rows < 8 || row < 16) continue;
+        for (int64_t j = 0; j < row; j += 16) { // a chunk of eight rows: a matrix of ldmatrix
+          std::set<int64_t> banks;
+          for (int64_t i = 0; i < 8; i++) banks.insert(s(i * row + j) % 128 / 16);
+          CHECK(banks.size() == 8);
+        }
+      }
 }

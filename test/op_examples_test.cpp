@@ -10,10 +10,10 @@ using namespace tkc::test;
 using K = OpKind;
 
 // Lines that begin with "# " are hidden in the manual but belong to the program. The example is a kernel body with
-// tensors x and y at hand; a first line "# with PARAMS" adds parameters, a first line "# reference ..." makes it a
-// reference.
+// tensors x and y at hand; a first line "# with PARAMS" adds parameters, a line "# record ..." declares one, a first
+// line "# reference ..." makes it a reference.
 static std::string program_text(const std::string &example, bool &reference) {
-  std::string body, params;
+  std::string body, params, records;
   size_t at = 0;
   while (at < example.size()) {
     size_t end = std::min(example.find('\n', at), example.size());
@@ -21,12 +21,14 @@ static std::string program_text(const std::string &example, bool &reference) {
     at = end + 1;
     if (line.starts_with("# with "))
       params = ", " + line.substr(7);
+    else if (line.starts_with("# record "))
+      records += line.substr(2) + "\n";
     else
       body += (line.starts_with("# ") ? line.substr(2) : line) + "\n";
   }
   reference = body.starts_with("reference");
   if (reference) return body;
-  return "kernel f<M: int = 16, N: int = 32>(x: tensor<f32>[M, N], y: out tensor<f32>[M, N]" + params +
+  return records + "kernel f<M: int = 16, N: int = 32>(x: tensor<f32>[M, N], y: out tensor<f32>[M, N]" + params +
          ") grid (1) {\n" + body + "}\n";
 }
 

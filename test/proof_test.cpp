@@ -56,6 +56,8 @@ bool pipeline_forced(Function &f, PassContext &context) {
     if (forced == Force::Mbarrier) l.transport = "mbarrier";
     for (RingField &field : l.fields)
       if (!s.producer_warps) field.read = *field.load->result()->layout;
+    for (RecordCopy &r : l.records)
+      if (!s.producer_warps) r.read = blocked(r.words().shape, std::vector<int>{0}, 2, f.warps);
   }
   rewrite_loops(f, s, context.diags);
   return !s.loops.empty();
@@ -66,6 +68,7 @@ struct Sample {
   std::map<std::string, std::string> params;
   Force force;
   const char *smallest_case;
+  const char *kernel = nullptr; // if it is not called like the file; its case stands in the bench block
 };
 const Sample kChainTma{"kda_chain", {}, Force::Tma, "small"}, kChainMbarrier{"kda_chain", {}, Force::Mbarrier, "small"};
 const Sample kSamples[] = {
@@ -82,6 +85,11 @@ const Sample kSamples[] = {
     kChainMbarrier,
     {"kda_chain", {}, Force::Groups, "small"},
     {"kda_chain", {}, Force::TmaAlone, "small"},
+    // Fields of a record, which one copy brings, beside another tensor.
+    {"kda_chain_records", {{"via", "tma"}}, Force::Tma, "two", "chain_of_records"},
+    {"kda_chain_records", {{"via", "tma"}}, Force::TmaAlone, "two", "chain_of_records"},
+    {"kda_chain_records", {}, Force::Mbarrier, "two", "chain_of_records"},
+    {"kda_chain_records", {{"via", "cp_async"}}, Force::Groups, "two", "chain_of_records"},
     {"linear_state", {}, Force::Nothing, "tail"}, // a ring of the source, by stores and copies
 };
 std::string label(const Sample &s) {
@@ -103,7 +111,7 @@ struct Subject {
     int32_t id = sources.add(s.file, source_text(fmt::format("samples/{}.tk", s.file)));
     program = sema::Program::load(id, diags);
     REQUIRE(program);
-    kernel = program->find(s.file, ast::FunctionKind::Kernel);
+    kernel = program->find(s.kernel ? s.kernel : s.file, ast::FunctionKind::Kernel);
     REQUIRE(kernel);
     sema::InstanceSpec spec;
     spec.params = s.params;
@@ -529,7 +537,7 @@ const std::vector<Mutator> &mutators() {
 // Runs an accepted mutant on the emulator, in every policy, against what the kernel itself computes.
 void run_mutant(const Sample &sample, Subject &original, std::unique_ptr<Function> mutant) {
   Subject &k = original;
-  const ast::Check *check = k.program->check_for(sample.file, false);
+  const ast::Check *check = k.program->check_for(sample.kernel ? sample.kernel : sample.file, sample.kernel);
   REQUIRE(check);
   for (const ast::Case &c : check->cases) {
     if (c.name.text != sample.smallest_case) continue;

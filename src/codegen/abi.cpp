@@ -30,10 +30,10 @@ std::vector<bool> takes_neighbours(const ir::Function &f) {
   // `rows`: the last dim of the view is the tensor's innermost one.
   auto visit = [&](const ir::Op *op, const ir::Value *tensor) {
     bool rows = tensor->type.rank() > 0;
-    for (; tensor->op && tensor->op->kind == ir::OpKind::Subview; tensor = tensor->op->operand(0))
-      rows = rows && tensor->op->attrs.ints("ranges").back() != 2;
+    for (; tensor->op && ir::is_view(tensor->op->kind); tensor = tensor->op->operand(0))
+      rows = rows && (tensor->op->kind == ir::OpKind::RecordField || tensor->op->attrs.ints("ranges").back() != 2);
     auto param = tensors.find(tensor);
-    if (param == tensors.end() || op->kind == ir::OpKind::Dim || op->kind == ir::OpKind::Subview) return;
+    if (param == tensors.end() || op->kind == ir::OpKind::Dim || ir::is_view(op->kind)) return;
     bool single = !rows;
     if (rows && op->attrs.has("sizes") && op->attrs.has("gather"))
       single = op->attrs.ints("sizes").back() == 1 || op->attrs.ints("gather").back() != 0;

@@ -195,13 +195,14 @@ TileAccess::TileAccess(LowerCtx &c, const ir::Op &op, const RegLayout &layout, c
   element_ = storage_type(c, tensor_.dtype);
   additive_ = layout_.is_additive();
   auto rank = int64_t(tensor_.strides.size());
+  field_from_ = rank - tensor_.field_rank;
   llvm::IRBuilder<> &b = c.b;
   Value *offset = nullptr;
   auto add = [&](Value *v) { offset = offset ? b.CreateAdd(offset, v) : v; };
   for (int64_t d = 0; d < rank; d++) {
     bool dropped = attr_at(op, "drop", d, 0) != 0, gathered = attr_at(op, "gather", d, 0) != 0;
     Dim dim{d, gathered ? index_operand(d) : nullptr, attr_at(op, "in_bounds", d, 0) == 0};
-    if (!gathered) add(term(start(d), d));
+    if (!gathered && !in_field(d)) add(term(start(d), d));
     if (!dropped) {
       if (d == rank - 1 && !gathered && !tensor_.any_strides) contiguous_ = int64_t(dims_.size());
       dims_.push_back(dim);
@@ -227,7 +228,7 @@ TileAccess::TileAccess(LowerCtx &c, const ir::Op &op, const RegLayout &layout, c
     int64_t bound = 0;
     for (int64_t d = 0; d < space_.rank; d++) {
       const Dim &dim = dims_[size_t(d)];
-      if (dim.gather || space_.log2[size_t(d)] == 0) continue;
+      if (dim.gather || in_field(dim.tensor_dim) || space_.log2[size_t(d)] == 0) continue;
       Value *coord = thread_coordinate(c, layout_, d);
       auto *stride = llvm::dyn_cast<llvm::ConstantInt>(tensor_.strides[size_t(dim.tensor_dim)]);
       int64_t reach = space_.padded(int(d)) - 1;
@@ -245,6 +246,7 @@ TileAccess::TileAccess(LowerCtx &c, const ir::Op &op, const RegLayout &layout, c
     Value *sum = small && wide ? b.CreateAdd(small, wide) : small ? small : wide;
     thread_base_ = sum ? b.CreateGEP(element_, base_, sum) : base_;
   }
+  if (tensor_.field_rank) field_parts();
   if (mask_ && mask_->type.is_scalar()) {
     uniform_predicate_ = both(c, uniform_predicate_, c.scalar(mask_));
     mask_ = nullptr;
@@ -254,6 +256,63 @@ TileAccess::TileAccess(LowerCtx &c, const ir::Op &op, const RegLayout &layout, c
               layout_.to_string());
     mask_regs_ = *map;
   }
+}
+
+// A start that is a multiple of the tile's padded extent shares no bit with coordinates in the tile, and strides are
+// powers of two: then bytes are a XOR of parts, and so are permuted ones.
+void TileAccess::field_parts() {
+  field_linear_ = additive_;
+  auto stride = [&](int64_t d) { return llvm::cast<llvm::ConstantInt>(tensor_.strides[size_t(d)])->getSExtValue(); };
+  auto rank = int64_t(tensor_.strides.size());
+  std::vector<uint32_t> lane(layout_.lane.size(), 0), warp(layout_.warp.size(), 0);
+  for (int64_t d = field_from_, tile_dim = 0; d < rank && field_linear_; d++) {
+    while (tile_dim < space_.rank && dims_[size_t(tile_dim)].tensor_dim < d) tile_dim++;
+    bool kept = tile_dim < space_.rank && dims_[size_t(tile_dim)].tensor_dim == d;
+    bool gathered = attr_at(op_, "gather", d, 0) != 0;
+    auto *k = gathered ? nullptr : llvm::dyn_cast<llvm::ConstantInt>(c_.scalar(index_operand(d)));
+    int64_t extent = tensor_.static_extents[size_t(d)], padded = kept ? space_.padded(int(tile_dim)) : 1;
+    field_linear_ =
+        k && k->getSExtValue() >= 0 && k->getSExtValue() + padded <= extent && k->getSExtValue() % padded == 0;
+    if (!field_linear_) return;
+    int64_t bytes = stride(d) * element_bytes_;
+    field_start_ ^= tensor_.swizzle(k->getSExtValue() * bytes);
+    if (!kept) continue;
+    for (auto [from, to] : {std::pair(&layout_.lane, &lane), {&layout_.warp, &warp}})
+      for (size_t i = 0; i < from->size(); i++)
+        (*to)[i] ^= uint32_t(tensor_.swizzle(space_.coord((*from)[i], int(tile_dim)) * bytes));
+  }
+  if (!field_linear_) return;
+  for (const auto &part : {lane, warp})
+    for (uint32_t v : part) field_reach_ |= v;
+  if (field_reach_) field_thread_ = c_.linear(lane, warp);
+}
+
+Value *TileAccess::field_address(Value *record, int64_t reg) {
+  llvm::IRBuilder<> &b = c_.b;
+  auto at = [&](Value *from, Value *bytes) {
+    return b.CreateGEP(b.getInt8Ty(), from, b.CreateZExt(bytes, b.getInt64Ty()));
+  };
+  auto stride = [&](int64_t d) { return llvm::cast<llvm::ConstantInt>(tensor_.strides[size_t(d)])->getSExtValue(); };
+  if (field_linear_) {
+    int64_t constant = field_start_;
+    for (int64_t d = 0; d < space_.rank; d++)
+      if (int64_t t = dims_[size_t(d)].tensor_dim; in_field(t))
+        constant ^= tensor_.swizzle(register_coordinate(layout_, reg, d) * stride(t) * element_bytes_);
+    Value *thread = field_thread_ ? field_thread_ : c_.i32(0);
+    if (constant & field_reach_) return at(record, b.CreateXor(thread, c_.i32(constant)));
+    Value *from = field_thread_ ? at(record, thread) : record; // the constant is an immediate
+    return constant ? b.CreateGEP(b.getInt8Ty(), from, c_.i64(constant)) : from;
+  }
+  Value *bytes = nullptr;
+  for (int64_t d = field_from_, tile_dim = 0; d < int64_t(tensor_.strides.size()); d++) {
+    while (tile_dim < space_.rank && dims_[size_t(tile_dim)].tensor_dim < d) tile_dim++;
+    bool kept = tile_dim < space_.rank && dims_[size_t(tile_dim)].tensor_dim == d;
+    Value *position = b.CreateSExtOrTrunc(kept ? index(tile_dim, reg) : start(d), b.getInt32Ty());
+    Value *part = b.CreateMul(position, c_.i32(stride(d) * element_bytes_));
+    bytes = bytes ? b.CreateAdd(bytes, part) : part;
+  }
+  Value *chunk = b.CreateAnd(b.CreateLShr(bytes, uint64_t(tensor_.swizzle.shift)), c_.i32(tensor_.swizzle.mask));
+  return at(record, b.CreateXor(bytes, chunk));
 }
 
 Value *TileAccess::term(Value *position, int64_t tensor_dim) {
@@ -295,6 +354,7 @@ Value *TileAccess::address(int64_t reg) {
     auto add = [&](Value *v) { sum = sum ? b.CreateAdd(sum, v) : v; };
     for (int64_t d = 0; d < space_.rank; d++) {
       const Dim &dim = dims_[size_t(d)];
+      if (in_field(dim.tensor_dim)) continue;
       if (dim.gather) {
         add(term(index(d, reg), dim.tensor_dim));
       } else if (!additive_) {
@@ -306,6 +366,7 @@ Value *TileAccess::address(int64_t reg) {
     Value *from = additive_ ? thread_base_ : base_;
     it->second = sum ? b.CreateGEP(element_, from, sum) : from;
   }
+  if (tensor_.field_rank) return field_address(it->second, reg);
   int64_t k = additive_ && contiguous_ >= 0 ? register_coordinate(layout_, reg, contiguous_) : 0;
   return k ? b.CreateGEP(element_, it->second, c_.i64(k)) : it->second;
 }
@@ -373,6 +434,7 @@ bool TileAccess::held_as_run(int64_t elements) const {
 }
 
 int64_t TileAccess::run_elements(int64_t most) const {
+  if (tensor_.field_rank) most = std::min(most, start_divisor_); // within a chunk
   int64_t n = 1;
   while (2 * n <= most && held_as_run(2 * n)) n *= 2;
   return n;
@@ -380,6 +442,7 @@ int64_t TileAccess::run_elements(int64_t most) const {
 
 int64_t TileAccess::vector_elements(int64_t max_bytes) const {
   int64_t n = 1;
+  if (tensor_.field_rank) max_bytes = std::min<int64_t>(max_bytes, 16); // a chunk
   while (2 * n * element_bytes_ <= max_bytes && held_as_run(2 * n) && alignment(2 * n) >= 2 * n * element_bytes_ &&
          uniform(2 * n))
     n *= 2;

@@ -106,6 +106,10 @@ private:
   llvm::Value *index(int64_t tile_dim, int64_t reg, llvm::Value *along = nullptr);
   llvm::Value *check(int64_t tile_dim, int64_t reg, llvm::Value *along);
   llvm::Value *term(llvm::Value *position, int64_t tensor_dim); // position * stride, i64
+  // ---- fields of records, whose bytes are permuted: the address of the record, plus bytes within the field
+  bool in_field(int64_t tensor_dim) const { return tensor_dim >= field_from_; }
+  void field_parts();
+  llvm::Value *field_address(llvm::Value *record, int64_t reg);
   const ir::Value *index_operand(int64_t tensor_dim) const { return op_.operand(size_t(1 + tensor_dim)); }
   llvm::Value *start(int64_t tensor_dim) const { return position_value(c_, index_operand(tensor_dim)); }
   llvm::Value *mask_reg(int64_t reg) const;
@@ -124,6 +128,11 @@ private:
   int64_t start_divisor_ = 1;  // of the contiguous dim's start, a power of two
   int64_t extent_divisor_ = 1; // of the contiguous dim's extent in the tensor
   int64_t element_bytes_ = 1;
+  int64_t field_from_ = 0; // the first dim of the tensor whose bytes are permuted; its rank: none
+  // Where all of it is linear over F2: the thread's bytes (i32), the bits that they can have, and those of the starts.
+  bool field_linear_ = false;
+  llvm::Value *field_thread_ = nullptr;
+  int64_t field_reach_ = 0, field_start_ = 0;
   llvm::Type *element_ = nullptr; // in memory
   llvm::Value *base_ = nullptr;   // with the scalar starts; `thread_base_` with the thread's coordinates too
   llvm::Value *thread_base_ = nullptr, *uniform_predicate_ = nullptr;

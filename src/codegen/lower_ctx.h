@@ -28,6 +28,8 @@ struct TensorVal {
   bool read_only = false;              // never written by this kernel: ld.global.nc
   int64_t inner_divisor = 1;           // elements: divides a run-time innermost extent (1: nothing is known)
   bool any_strides = false;            // else the innermost stride is the constant 1
+  int64_t field_rank = 0;              // the last dims are those of a field of records, whose bytes are permuted
+  ir::ByteSwizzle swizzle;
 };
 
 class LowerCtx {

@@ -110,6 +110,7 @@ private:
           return data_.tensors[i].shape[dim];
       return std::nullopt;
     }
+    if (tensor->op->kind == OpKind::RecordField) return extent(tensor->op->operand(0), dim); // else it is a constant
     if (tensor->op->kind != OpKind::Subview) return std::nullopt;
     const auto &ranges = tensor->op->attrs.ints("ranges");
     size_t operand = 1, kept = 0;
@@ -218,7 +219,7 @@ struct Traffic {
       size_t at = op->attrs.ints("sizes").size() + 1;
       const ir::Type &t = (load ? op->result() : op->operand(at))->type;
       double bytes = double(t.elements() * dtype_bytes(t.dtype)) * it->second;
-      const Value *tensor = passes::root_tensor(op->operand(0));
+      const Value *tensor = ir::root_tensor(op->operand(0));
       if (load || atomic) read[tensor] += bytes;
       if (store || atomic) written[tensor] += bytes;
     });

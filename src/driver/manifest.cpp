@@ -124,11 +124,27 @@ Json expressions_json(const std::vector<ir::SizeExpr> &list) {
   return out;
 }
 
+static Json record_json(const ir::Record &r) {
+  Json fields = Json::array();
+  for (const ir::RecordField &f : r.fields) {
+    Json dims = Json::array(), pitch = Json::array();
+    for (int64_t n : f.shape) dims.push(n);
+    for (int64_t n : f.pitch) pitch.push(n);
+    ir::ByteSwizzle s = ir::field_swizzle(f.dtype, f.shape, f.swizzle);
+    Json j = Json::object();
+    j.set("name", f.name).set("dtype", dtype_name(f.dtype)).set("dims", std::move(dims)).set("offset", f.offset);
+    fields.push(j.set("pitch", std::move(pitch)).set("shift", s.shift).set("mask", s.mask));
+  }
+  Json j = Json::object();
+  return j.set("name", r.title()).set("bytes", r.bytes).set("fields", std::move(fields));
+}
+
 Json tensor_json(const ir::Param &p) {
   Json j = Json::object();
   j.set("name", p.name).set("dtype", dtype_name(p.type.dtype)).set("mode", mode_name(p.mode));
   j.set("optional", p.optional).set("present", p.present);
   if (p.present) j.set("dims", expressions_json(p.dims)).set("innerStride", p.any_strides ? Json() : Json(1));
+  if (p.record) j.set("record", record_json(*p.record));
   return j;
 }
 

@@ -15,6 +15,9 @@
 //                 that it launches, named by what they lack). If present dims (expressions) and innerStride: 1, or null
 //                 where the innermost stride is a parameter as well. Memory that the kernel
 //                 writes overlaps no other tensor of the launch.
+//                 Of records the dtype is i64, words of 8 bytes, and the last dim has those of a record; `record` has
+//                 its name and bytes, and of each field name, dtype, dims, offset (bytes) and pitch (elements per dim).
+//                 A byte o of a field, counted from its offset by the pitches, lies at o ^ (o >> shift & mask).
 //     where       expressions; a launch is refused if one is 0
 //     params      the kernel's parameters in order, each at `offset` with `bytes`:
 //                 kind "pointer" tensor, written | "stride" tensor, dim | "scalar" name | "size" name; dtype

@@ -1,5 +1,6 @@
 #include "driver/report.h"
 #include "ir/residency.h"
+#include "ir/ring.h"
 #include "layout/convert.h"
 #include "passes/layout_choice.h"
 #include "passes/schedule.h"
@@ -106,16 +107,16 @@ public:
       if (op->kind != OpKind::RingLoad) return;
       const Op *ring = op->operand(0)->op;
       auto field = size_t(op->attrs.i("field"));
-      const SmemLayout &smem = ring->attrs.get<SmemLayout>(fmt::format("smem{}", field));
-      SmemCost c = smem_load_cost(*op->result()->layout, smem, features_);
+      SmemCost c = smem_load_cost(*op->result()->layout, ir::ring_load_layout(*op), features_);
       std::string inst = c.inst == SmemInst::Vector        ? fmt::format("ld.shared of {} B", c.width)
                          : c.inst == SmemInst::MatrixTrans ? "ldmatrix.trans"
                                                            : "ldmatrix";
-      t.rows.push_back(
-          {place(op),
-           ring->attrs.get<std::vector<std::string>>(ring->attrs.has("tensors") ? "tensors" : "fields")[field],
-           fmt::format("{} x {}", c.accesses, inst),
-           fmt::format("{}, {} of them bank conflicts", c.wavefronts, c.wavefronts - c.ideal)});
+      t.rows.push_back({place(op),
+                        op->attrs.has("tensor") ? op->attrs.s("tensor")
+                                                : ring->attrs.get<std::vector<std::string>>(
+                                                      ring->attrs.has("tensors") ? "tensors" : "fields")[field],
+                        fmt::format("{} x {}", c.accesses, inst),
+                        fmt::format("{}, {} of them bank conflicts", c.wavefronts, c.wavefronts - c.ideal)});
     });
     return t;
   }

@@ -60,11 +60,20 @@ private:
       return j;
     }
     j.set("kind", "tensor");
-    set_dtype(j, p.type->element.text);
+    bool records = scope_.records.count(p.type->element.text) > 0;
+    if (records)
+      j.set("dtype", dtype_name(ir::kRecordWord));
+    else
+      set_dtype(j, p.type->element.text);
     j.set("mode", p.mode == ast::ParamMode::In ? "in" : p.mode == ast::ParamMode::Out ? "out" : "inout");
     j.set("optional", p.type->optional).set("anyStrides", p.type->any_strides);
     Json dims = Json::array();
     for (const ast::ExprPtr &d : p.type->dims) dims.push(dim(*d));
+    if (records) {
+      ast::Type record;
+      record.name = p.type->element;
+      dims.push(Json::object().set("expression", fmt::format("words of {}", print(record))));
+    }
     return j.set("dims", std::move(dims));
   }
 

@@ -13,6 +13,7 @@
 //               anyStrides: the innermost stride may differ from 1; dims, of each {"constant": name} a compile-time
 //               parameter,
 //               {"size": name} a run-time size, {"extent": n}, or {"expression": text}, checked in the instance
+//               of records dtype is "i64", and one more dim has the words of a record (8 bytes each)
 //               "scalar": dtype or dtypeOf
 #pragma once
 #include "sema/program.h"

@@ -43,6 +43,14 @@ struct TensorRef {
   Storage *storage = nullptr;
   int64_t offset = 0; // elements
   std::vector<int64_t> extents, strides;
+  // A field of records: the storage has their words, offset and strides are counted in bytes, and within the dims of
+  // the field, which are the last ones, bytes are permuted.
+  struct Field {
+    DType dtype = DType::F32;
+    size_t rank = 0;
+    ir::ByteSwizzle swizzle;
+  };
+  std::optional<Field> field;
 };
 
 struct BlockMemory; // interp/block_memory.h

@@ -11,6 +11,7 @@
 // Conditions, bounds and scalars are block-uniform (rank 0).
 #pragma once
 #include "ir/attr.h"
+#include "ir/record.h"
 #include "ir/size_expr.h"
 #include "ir/type.h"
 #include "support/source.h"
@@ -77,6 +78,7 @@ struct Param {
   bool optional = false, present = true; // one variant per presence; an absent tensor has no value
   bool any_strides = false;              // else the innermost stride is 1
   std::vector<SizeExpr> dims;
+  std::shared_ptr<const Record> record; // the elements are records, the last dim their words; null: numbers
   SourceLoc loc;
 };
 
@@ -116,6 +118,14 @@ private:
   std::deque<Op> ops_;
   std::deque<Block> blocks_;
 };
+
+// A tensor made of another one: a part of it, or a field of its records.
+inline bool is_view(OpKind k) { return k == OpKind::Subview || k == OpKind::RecordField; }
+// The tensor that a view is made of in the end.
+inline const Value *root_tensor(const Value *tensor) {
+  while (tensor->op && is_view(tensor->op->kind)) tensor = tensor->op->operand(0);
+  return tensor;
+}
 
 // ---- walking and editing
 // Calls f(op) for every op in order, regions after their op.

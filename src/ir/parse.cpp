@@ -363,6 +363,23 @@ private:
     }
     p.optional = accept_word("optional");
     p.present = !accept_word("absent");
+    if (accept_word("record")) {
+      Record r;
+      r.name = string();
+      if (peek() == '<') list("<", ">", [&] { r.args.push_back(string()); });
+      list("{", "}", [&] {
+        RecordField f;
+        f.name = this->name();
+        expect(":");
+        f.dtype = dtype();
+        f.shape = shape();
+        if (!failed_ &&
+            (f.shape.empty() || std::any_of(f.shape.begin(), f.shape.end(), [](int64_t n) { return n < 1; })))
+          fail("a field of a record has dims of at least 1");
+        r.fields.push_back(std::move(f));
+      });
+      if (!failed_) p.record = std::make_shared<Record>(lay_out_record(std::move(r)));
+    }
     f_->params.push_back(std::move(p));
   }
 

@@ -114,7 +114,19 @@ private:
     if (p.any_strides) text += " strides(any)";
     if (p.optional) text += " optional";
     if (!p.present) text += " absent";
+    if (p.record) text += " record " + record(*p.record);
     line(text);
+  }
+
+  static std::string record(const Record &r) {
+    std::string args =
+        r.args.empty() ? "" : "<" + join(r.args, [](const std::string &a) { return json_quote(a); }) + ">";
+    return json_quote(r.name) + args + " {" +
+           join(r.fields,
+                [](const RecordField &f) {
+                  return fmt::format("{}: {}{}", print_name(f.name), dtype_name(f.dtype), shape_str(f.shape));
+                }) +
+           "}";
   }
 
   // `(args) {` ops `}`, or `{` ops `}` without arguments.

@@ -23,6 +23,12 @@ inline bool has_producer(const Op &ring) {
 // Mbarriers tell of what has arrived: 16 bytes a slot.
 inline bool has_mbarriers(const Op &ring) { return ring.attrs.s("transport") != "cp_async"; }
 inline int64_t mbarrier_bytes(const Op &ring) { return has_mbarriers(ring) ? 16 * ring.attrs.i("stages") : 0; }
+// How what a ring_load reads lies in its field, and where: a part of what one copy has brought, or all of it.
+inline const SmemLayout &ring_load_layout(const Op &load) {
+  if (load.attrs.has("smem")) return load.attrs.get<SmemLayout>("smem");
+  return ring_of(load)->attrs.get<SmemLayout>(fmt::format("smem{}", load.attrs.i("field")));
+}
+inline int64_t ring_load_offset(const Op &load) { return load.attrs.i_or("at", 0); }
 // A field's type, of a ring that the source declares.
 inline Type ring_field(const Op &ring, size_t i) {
   return Type::tile(ring.attrs.dtype(fmt::format("dtype{}", i)), ring.attrs.ints(fmt::format("shape{}", i)));

@@ -45,6 +45,8 @@ std::vector<AttrRule> required_attrs(OpKind kind) {
   case OpKind::DynSlice: return {{"sizes", 'l'}};
   case OpKind::Mma: return {{"acc", 't'}, {"precision", 's'}};
   case OpKind::Subview: return {{"ranges", 'l'}};
+  case OpKind::RecordField:
+    return {{"dtype", 't'}, {"shape", 'l'}, {"offset", 'i'}, {"pitch", 'l'}, {"swizzle", 'i'}, {"field", 's'}};
   case OpKind::Load: return {{"sizes", 'l'}, {"drop", 'l'}, {"gather", 'l'}, {"has_mask", 'i'}, {"has_other", 'i'}};
   case OpKind::Store:
   case OpKind::AtomicAdd:
@@ -220,6 +222,10 @@ private:
   }
 
   void effects(const Op &op) {
+    for (const Value *v : op.operands)
+      if (v->op && v->op->kind == OpKind::RecordField && op.kind != OpKind::Load && op.kind != OpKind::Store &&
+          op.kind != OpKind::Dim && op.kind != OpKind::RingFill)
+        faults_.add(op, "takes a field of records, which only load, store, dim and ring_fill do");
     const Effects &e = def(op).effects;
     for (int i = 0; i < e.count; i++) {
       const Effect &x = e.list[i];
@@ -234,7 +240,7 @@ private:
         faults_.add(op, "accesses operand {}, which is a {}", int(x.operand), v->type.str());
         continue;
       }
-      while (v->op && v->op->kind == OpKind::Subview) v = v->op->operand(0);
+      v = root_tensor(v);
       if (x.access == Access::Read || v->op || v->block != f_.body) continue;
       size_t arg = 0;
       for (const Param &p : f_.params) {

@@ -18,8 +18,9 @@ bool check_mask(InferCtx &ctx, Op &op, size_t i, const std::vector<int64_t> &sha
 template <typename F> void for_elements(interp::Ctx &ctx, const Op &op, F &&f) {
   const interp::TensorRef &t = ctx.tensor(op.operand(0));
   const std::vector<int64_t> &sizes = op.attrs.ints("sizes"), &gather = op.attrs.ints("gather");
-  int64_t limit = int64_t(std::max(t.storage->f.size(), t.storage->i.size()));
-  size_t rank = sizes.size();
+  int64_t limit = int64_t(std::max(t.storage->f.size(), t.storage->i.size())) * (t.field ? 8 : 1);
+  size_t rank = sizes.size(), outer = t.field ? rank - t.field->rank : 0; // the first dim of those that are permuted
+  ir::ByteSwizzle swizzle = t.field ? t.field->swizzle : ir::ByteSwizzle();
   constexpr int64_t kOutside = INT64_MIN;
   // Per dim and position in the tile: what the coordinate adds to the storage position, or kOutside.
   std::vector<std::vector<int64_t>> steps(rank);
@@ -34,11 +35,14 @@ template <typename F> void for_elements(interp::Ctx &ctx, const Op &op, F &&f) {
   const std::vector<int64_t> &row = rank ? steps[rank - 1] : kOne;
   std::vector<size_t> at(rank, 0);
   for (int64_t k = 0;;) {
-    int64_t base = t.offset;
-    for (size_t d = 0; d + 1 < rank && base != kOutside; d++)
-      base = steps[d][at[d]] == kOutside ? kOutside : base + steps[d][at[d]];
+    int64_t base = 0, record = t.offset;
+    for (size_t d = 0; d + 1 < rank && base != kOutside; d++) {
+      int64_t step = steps[d][at[d]];
+      (d < outer ? record : base) += step == kOutside ? 0 : step;
+      if (step == kOutside) base = kOutside;
+    }
     for (int64_t step : row) {
-      int64_t position = base == kOutside || step == kOutside ? -1 : base + step;
+      int64_t position = base == kOutside || step == kOutside ? -1 : record + swizzle(base + step);
       if (position != -1 && (position < 0 || position >= limit))
         return ctx.trap(op,
                         fmt::format("access to element {} of `{}`, which has {}", position, t.storage->name, limit));
@@ -59,5 +63,17 @@ template <typename T> T peek(const T &x) {
   return std::atomic_ref<T>(const_cast<T &>(x)).load(std::memory_order_relaxed);
 }
 template <typename T> void poke(T &x, T v) { std::atomic_ref<T>(x).store(v, std::memory_order_relaxed); }
+
+// An element of a field of records, in words of 8 bytes; it never lies across two.
+inline uint64_t peek_bits(const interp::Storage &s, int64_t byte, int64_t bytes) {
+  uint64_t word = uint64_t(peek(s.i[size_t(byte / 8)])) >> byte % 8 * 8;
+  return bytes == 8 ? word : word & ((uint64_t(1) << bytes * 8) - 1);
+}
+inline void poke_bits(interp::Storage &s, int64_t byte, int64_t bytes, uint64_t bits) {
+  std::atomic_ref<int64_t> word(s.i[size_t(byte / 8)]);
+  uint64_t mask = (bytes == 8 ? ~uint64_t(0) : (uint64_t(1) << bytes * 8) - 1) << byte % 8 * 8;
+  int64_t old = word.load(std::memory_order_relaxed);
+  while (!word.compare_exchange_weak(old, int64_t((uint64_t(old) & ~mask) | (bits << byte % 8 * 8)))) {}
+}
 
 } // namespace tkc::ops

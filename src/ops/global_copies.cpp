@@ -24,7 +24,8 @@ public:
     issue_ = both(c_, owner_predicate(c_, layout_), enabled_);
     if (bytes >= 4 && access_.alignment(n) >= bytes) {
       for (int64_t start : access_.starts(n, true))
-        nvvm::cp_async(c_.b, destination(start), access_.address(start), bytes, access_.predicate(start), issue_);
+        nvvm::cp_async(c_.b, destination(start), access_.address(start), bytes, access_.predicate(start),
+                       both(c_, issue_, within_place(start)));
       fill_padding(n, true);
       return true;
     }
@@ -37,9 +38,18 @@ private:
   // Elements that are consecutive in shared memory too, and stay so under every swizzle: chunks of 16 bytes are whole.
   Value *destination(int64_t reg) { return element_address(c_, layout_, smem_, at_, reg); }
 
+  // Where the place ends with the tile, what pads it has none (null: everywhere).
+  Value *within_place(int64_t reg) {
+    Value *inside = nullptr;
+    TileSpace s = layout_.space();
+    if (smem_.bytes >= smem_.elem_bytes << s.bits) return nullptr;
+    for (int64_t d = 0; d < s.rank; d++) inside = both(c_, inside, inside_predicate(c_, layout_, reg, d));
+    return inside;
+  }
+
   // Zeros where a reader of the field takes padding along that no register above stands for.
   void fill_padding(int64_t n, bool async) {
-    if (int64_t(layout_.live_regs().size()) == layout_.num_regs()) return;
+    if (readers_.empty() || int64_t(layout_.live_regs().size()) == layout_.num_regs()) return;
     std::vector<bool> written(size_t(smem_.bytes), false), read = written;
     for (int r : layout_.live_regs())
       for (int64_t w = 0; w < layout_.num_warps(); w++)
@@ -94,7 +104,8 @@ private:
       words.push_back(nvvm::ld(b, global, b.CreateGEP(element, from[i], along), word, 1, valid));
     }
     for (size_t i = 0; i < starts.size(); i++)
-      nvvm::st(b, {nvvm::kShared, n * size}, b.CreateGEP(element, to[i], along), words[i], issue_);
+      nvvm::st(b, {nvvm::kShared, n * size}, b.CreateGEP(element, to[i], along), words[i],
+               both(c_, issue_, within_place(starts[i])));
     Value *next = b.CreateAdd(along, c_.i32(n));
     along->addIncoming(next, b.GetInsertBlock());
     b.CreateCondBr(b.CreateICmpULT(next, c_.i32(run)), body, after);

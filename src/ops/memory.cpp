@@ -128,6 +128,39 @@ void interp_subview(interp::Ctx &ctx, const Op &op) {
   ctx.set(op.result(), std::move(out));
 }
 
+// ---- fields of records
+
+void infer_record_field(InferCtx &ctx, Op &op) {
+  if (!has_operands(ctx, op, 1, 1) || !is_tensor(ctx, op, 0)) return;
+  const Type &t = op.operand(0)->type;
+  const std::vector<int64_t> &field = op.attrs.ints("shape"), &pitch = op.attrs.ints("pitch");
+  DType dtype = op.attrs.dtype("dtype");
+  int64_t end = op.attrs.i("offset") + dtype_bytes(dtype);
+  for (size_t d = 0; d < field.size() && d < pitch.size(); d++) end += (field[d] - 1) * pitch[d] * dtype_bytes(dtype);
+  TKC_CHECK(t.dtype == ir::kRecordWord && t.rank() > 0 && field.size() == pitch.size() && !field.empty() &&
+                end <= t.shape.back() * 8,
+            "a field of {} bytes in records of {}", end, t.str());
+  std::vector<int64_t> shape(t.shape.begin(), t.shape.end() - 1);
+  shape.insert(shape.end(), field.begin(), field.end());
+  ctx.result(Type::tensor(dtype, shape));
+}
+
+void interp_record_field(interp::Ctx &ctx, const Op &op) {
+  interp::TensorRef t = ctx.tensor(op.operand(0));
+  const std::vector<int64_t> &field = op.attrs.ints("shape"), &pitch = op.attrs.ints("pitch");
+  DType dtype = op.attrs.dtype("dtype");
+  t.offset = t.offset * 8 + op.attrs.i("offset");
+  t.extents.pop_back();
+  t.strides.pop_back();
+  for (int64_t &s : t.strides) s *= 8;
+  for (size_t d = 0; d < field.size(); d++) {
+    t.extents.push_back(field[d]);
+    t.strides.push_back(pitch[d] * dtype_bytes(dtype));
+  }
+  t.field = {dtype, field.size(), ir::field_swizzle(dtype, field, op.attrs.i("swizzle"))};
+  ctx.set(op.result(), std::move(t));
+}
+
 // ---- load, store
 
 void infer_load(InferCtx &ctx, Op &op) {
@@ -149,9 +182,16 @@ void interp_load(interp::Ctx &ctx, const Op &op) {
   const interp::Tile *mask = op.attrs.i("has_mask") ? &ctx.tile(op.operand(next++)) : nullptr;
   interp::Tile t = op.attrs.i("has_other") ? ctx.tile(op.operand(next))
                                            : interp::Tile(op.result()->type.dtype, op.result()->type.shape);
+  bool field = ctx.tensor(op.operand(0)).field.has_value();
   for_elements(ctx, op, [&](int64_t k, int64_t position) {
     if (position < 0 || (mask && !mask->i[size_t(k)])) return;
-    if (t.is_float())
+    if (field) {
+      uint64_t bits = peek_bits(s, position, dtype_bytes(t.dtype));
+      if (t.is_float())
+        t.f[size_t(k)] = decode_float(t.dtype, bits);
+      else
+        t.i[size_t(k)] = wrap_to(t.dtype, int64_t(bits));
+    } else if (t.is_float())
       t.f[size_t(k)] = peek(s.f[size_t(position)]);
     else
       t.i[size_t(k)] = peek(s.i[size_t(position)]);
@@ -173,9 +213,13 @@ void interp_store(interp::Ctx &ctx, const Op &op) {
   size_t value = op.operand(0)->type.shape.size() + 1;
   const interp::Tile &t = ctx.tile(op.operand(value));
   const interp::Tile *mask = op.attrs.i("has_mask") ? &ctx.tile(op.operand(value + 1)) : nullptr;
+  bool field = ctx.tensor(op.operand(0)).field.has_value();
   for_elements(ctx, op, [&](int64_t k, int64_t position) {
     if (position < 0 || (mask && !mask->i[size_t(k)])) return;
-    if (t.is_float())
+    if (field)
+      poke_bits(s, position, dtype_bytes(t.dtype),
+                t.is_float() ? encode_float(t.dtype, t.f[size_t(k)]) : uint64_t(t.i[size_t(k)]));
+    else if (t.is_float())
       poke(s.f[size_t(position)], t.f[size_t(k)]);
     else
       poke(s.i[size_t(position)], t.i[size_t(k)]);
@@ -213,6 +257,23 @@ constexpr OpDef kSubview = {
     .infer = infer_subview,
     .interp = interp_subview,
     .lower = lower_Subview};
+
+constexpr OpDef kRecordField = {
+    .name = "record_field",
+    .source = "-",
+    .signature = "record_field(t: tensor)",
+    .doc =
+        "A field of a tensor of records as a tensor, written as a member: x.kp, or x[h, c].kp for that of one record. "
+        "Only `load`, `store` and `dim` take it. In the IR a record is `i64` words along the last dim; the field has "
+        "`dtype`, `shape` and lies `offset` bytes behind the record's start, with `pitch` (elements) per dim and the "
+        "chunks of its rows permuted over `swizzle` bytes (ir/record.h).",
+    .example = "# record Item { m: f32[16, 32]; v: f32[32]; }\n# with r: inout tensor<Item>[4]\n"
+               "store(r[2].m, load(x[:, :]));\nlet v = load(r.v[2, :]);  // of the same record\n"
+               "# store(y[:, :], load(r[2].m[:, :]) + v[None, :]);",
+    .derivative = kOfKernels,
+    .infer = infer_record_field,
+    .interp = interp_record_field,
+    .lower = lower_RecordField};
 
 constexpr OpDef kLoad = {
     .name = "load",

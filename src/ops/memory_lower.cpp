@@ -73,6 +73,32 @@ void lower_Subview(LowerCtx &c, const Op &op) {
   c.set_tensor(op.result(), std::move(out));
 }
 
+void lower_RecordField(LowerCtx &c, const Op &op) {
+  TensorVal t = c.tensor(op.operand(0));
+  const std::vector<int64_t> &shape = op.attrs.ints("shape"), &pitch = op.attrs.ints("pitch");
+  t.dtype = op.attrs.dtype("dtype");
+  int64_t element = dtype_bytes(t.dtype), offset = op.attrs.i("offset");
+  t.extents.pop_back();
+  t.strides.pop_back();
+  for (Value *&s : t.strides) s = c.b.CreateMul(s, c.i64(8 / element));
+  auto align = [&](int64_t bytes) {
+    if (bytes) t.alignment = std::min(t.alignment, bytes & -bytes);
+  };
+  align(offset);
+  for (size_t d = 0; d < shape.size(); d++) {
+    t.extents.push_back(c.i32(shape[d]));
+    t.strides.push_back(c.i64(pitch[d]));
+    if (d + 1 < shape.size()) align(pitch[d] * element);
+  }
+  if (offset) t.base = c.b.CreateGEP(c.b.getInt8Ty(), t.base, c.i64(offset));
+  t.static_extents = op.result()->type.shape;
+  t.inner_divisor = 1;
+  t.any_strides = false;
+  t.swizzle = ir::field_swizzle(t.dtype, shape, op.attrs.i("swizzle"));
+  t.field_rank = t.swizzle.mask ? int64_t(shape.size()) : 0;
+  c.set_tensor(op.result(), std::move(t));
+}
+
 void lower_Load(LowerCtx &c, const Op &op) {
   const ir::Value *result = op.result();
   DType t = result->type.dtype;

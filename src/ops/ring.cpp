@@ -21,6 +21,7 @@
 // third operand, whether the item exists. Reads are of the generic proxy and the copies are not, so between the read of
 // a slot and its next copy stands a proxy_fence. Only the entry that assumes aligned tensors copies like that; the
 // other one takes the ring as "mbarrier" or "cp_async", with the same slots.
+#include "ir/ring.h"
 #include "ops/common.h"
 #include "support/check.h"
 
@@ -69,9 +70,7 @@ void infer_ring_test(InferCtx &ctx, Op &op) {
 void infer_ring_load(InferCtx &ctx, Op &op) {
   infer_ring_sync(ctx, op);
   if (ctx.failed()) return;
-  const Op &ring = *op.operand(0)->op;
-  const auto &smem = ring.attrs.get<SmemLayout>(fmt::format("smem{}", op.attrs.i("field")));
-  ctx.result(Type::tile(op.attrs.dtype("dtype"), smem.shape));
+  ctx.result(Type::tile(op.attrs.dtype("dtype"), ir::ring_load_layout(op).shape));
 }
 
 void interp_ring(interp::Ctx &, const Op &op) { TKC_UNREACHABLE("{} in typed IR", def(op).name.s); }
@@ -181,7 +180,10 @@ constexpr OpDef kRingRelease = {
 constexpr OpDef kRingLoad = {.name = "ring_load",
                              .source = "-",
                              .signature = "ring_load(ring: tile, counter: scalar, field: int, dtype: type)",
-                             .doc = "Field `field` of item `counter`, in the layout of the result.",
+                             .doc =
+                                 "Field `field` of item `counter`, in the layout of the result. Of a record, which is "
+                                 "one field of the ring: the part that begins `at` bytes behind its start and lies as "
+                                 "`smem` says.",
                              .example = TKC_RING_EXAMPLE,
                              .effects = Effect{-1, Space::Shared, Access::Read},
                              .layout = {LayoutKind::Anchor},

@@ -42,7 +42,8 @@ void lower_RingFill(LowerCtx &c, const Op &op) {
   }
   std::vector<const ir::Value *> readers;
   ir::walk(c.function.body, [&](const Op *o) {
-    if (o->kind == ir::OpKind::RingLoad && o->operand(0)->op == &ring.op && o->attrs.i("field") == field)
+    if (o->kind == ir::OpKind::RingLoad && o->operand(0)->op == &ring.op && o->attrs.i("field") == field &&
+        !o->attrs.has("smem")) // parts of a record have no padding
       readers.push_back(o->result());
   });
   SharedPlace place = ring.place(c, c.scalar(op.operand(at + 1)), field);
@@ -125,9 +126,11 @@ void lower_RingLoad(LowerCtx &c, const Op &op) {
   int64_t field = op.attrs.i("field");
   const ir::Value *result = op.result();
   const RegLayout &l = c.layout(result);
-  SmemSide side = plan_smem_load(l, ring.smem(field), ir::layout_features(c.target));
+  SmemSide side = plan_smem_load(l, ir::ring_load_layout(op), ir::layout_features(c.target));
   Regs regs(size_t(l.num_regs()), nullptr);
-  load_side(c, side, ring.place(c, c.scalar(op.operand(1)), field), 0, result->type.dtype, regs);
+  SharedPlace place = ring.place(c, c.scalar(op.operand(1)), field);
+  place.offset += ir::ring_load_offset(op);
+  load_side(c, side, place, 0, result->type.dtype, regs);
   for (auto [to, from] : side.copies) regs[size_t(to)] = regs[size_t(from)];
   c.set(result, std::move(regs));
 }

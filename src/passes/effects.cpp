@@ -12,11 +12,6 @@ bool declared_pure(const ir::Op &op) {
 
 } // namespace
 
-const ir::Value *root_tensor(const ir::Value *tensor) {
-  while (tensor->op && tensor->op->kind == OpKind::Subview) tensor = tensor->op->operand(0);
-  return tensor;
-}
-
 bool is_pure(const ir::Op &op) { return def(op).effects.pure() || declared_pure(op); }
 
 bool is_removable(const ir::Op &op) {

@@ -15,9 +15,6 @@ std::optional<int64_t> constant_int(const ir::Value *v);
 // they read nothing outside their tensor. Costs are not considered.
 bool is_speculatable(const ir::Op &op);
 
-// The tensor that a view is a part of: a parameter, or a tensor that came through control flow.
-const ir::Value *root_tensor(const ir::Value *tensor);
-
 // Which tensors a function writes. Distinct parameters do not overlap (the launcher checks it), so a tensor that no op
 // of the function names as written holds the same data throughout.
 class Writes {

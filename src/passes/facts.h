@@ -55,6 +55,7 @@ private:
   Poly scalar(const ir::Op &op);
   Poly exact(const ir::Op &op);
   void subview(const ir::Op &op);
+  void record_field(const ir::Op &op);
   Poly opaque(DType t, const std::string &name, Int divisor = 1); // any multiple of the divisor in the dtype's range
   bool fits(const Poly &p, DType t, const ir::Block *at) const;   // certainly in the dtype's range
   Poly growth(const ir::Op &loop, size_t carried, const Poly &t, int outside) const;

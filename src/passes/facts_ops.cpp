@@ -54,6 +54,7 @@ void Facts::op(const Op &op) {
   case OpKind::For: return loop(op);
   case OpKind::If: return branch(op);
   case OpKind::Subview: return subview(op);
+  case OpKind::RecordField: return record_field(op);
   case OpKind::InlinePtx: return set_opaque(op.result()); // its meaning is not run by programs
   default: break;
   }
@@ -265,7 +266,14 @@ void Facts::condition(const Value *c, bool holds, const Block *scope) {
   }
 }
 
-// ---- parts of tensors
+// ---- views of tensors
+
+void Facts::record_field(const Op &op) {
+  std::vector<Poly> out;
+  for (int64_t d = 0; d + 1 < op.operand(0)->type.rank(); d++) out.push_back(extent(op.operand(0), d));
+  for (int64_t n : op.attrs.ints("shape")) out.push_back(Poly(n));
+  extents_[op.result()] = std::move(out);
+}
 
 void Facts::subview(const Op &op) {
   const std::vector<int64_t> &ranges = op.attrs.ints("ranges");

@@ -163,7 +163,11 @@ private:
     if (t->type.shape[axis] != ir::kDynamic)
       return make({DType::I32, 0, t->type.shape[axis]}, op.result()->type, op.loc);
     // Through parts: a whole dim of a part has the extent of the tensor's.
-    while (t->op && t->op->kind == OpKind::Subview) {
+    while (t->op && ir::is_view(t->op->kind)) {
+      if (t->op->kind == OpKind::RecordField) { // its own dims are constants
+        t = t->op->operand(0);
+        continue;
+      }
       const std::vector<int64_t> &ranges = t->op->attrs.ints("ranges");
       size_t d = 0;
       for (size_t kept = 0;; d++) {

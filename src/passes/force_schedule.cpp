@@ -86,8 +86,13 @@ void force_ahead(Op &loop, const LoopPlan &plan, const KernelPlan &k, Diagnostic
 } // namespace
 
 std::string tensor_name(const Op &load) {
-  const ir::Value *tensor = root_tensor(load.operand(0));
-  return tensor->name.empty() ? "_" : tensor->name;
+  const ir::Value *tensor = load.operand(0);
+  bool field = tensor->op && tensor->op->kind == OpKind::RecordField;
+  return root_name(load) + (field ? "." + tensor->op->attrs.s("field") : "");
+}
+std::string root_name(const Op &load) {
+  const ir::Value *root = ir::root_tensor(load.operand(0));
+  return root->name.empty() ? "_" : root->name;
 }
 
 std::vector<std::pair<Op *, LoopPlan>> schedulable_loops(const ir::Function &f, const SourceManager &sources) {

@@ -122,10 +122,17 @@ private:
     return both_write || (!copies.lane && !copies.warp);
   }
 
+  // Fields lie apart in every record.
+  static bool other_field(const Op *a, const Op *b) {
+    const Op *x = a->operand(0)->op, *y = b->operand(0)->op;
+    bool fields = x && y && x->kind == OpKind::RecordField && y->kind == OpKind::RecordField;
+    return fields && x->attrs.i("offset") != y->attrs.i("offset");
+  }
   // `before` and `after` surely touch no element of different threads in common.
   bool independent(const Access &before, const Op *after) const {
     const Op *a = before.op, *loop = before.loop;
-    if (a->operand(0) != after->operand(0)) return root_tensor(a->operand(0)) != root_tensor(after->operand(0));
+    if (a->operand(0) != after->operand(0))
+      return root_tensor(a->operand(0)) != root_tensor(after->operand(0)) || other_field(a, after);
     if (loop && varies_in(a->operand(0), loop)) return false; // another part in every iteration
     if (a->kind == after->kind && a->kind != OpKind::Store && a->kind != OpKind::Load &&
         a->kind != OpKind::AtomicExch && a->kind != OpKind::AtomicCas && uses_.of(a->result()).empty() &&

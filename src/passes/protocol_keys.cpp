@@ -9,11 +9,6 @@ using ir::OpKind;
 using ir::Value;
 
 namespace {
-const Value *root(const Value *tensor) {
-  while (tensor->op && tensor->op->kind == OpKind::Subview) tensor = tensor->op->operand(0);
-  return tensor;
-}
-
 const Op *made_by(const Value *v, OpKind kind) { return v->op && v->op->kind == kind ? v->op : nullptr; }
 
 const Value *without_widening(const Value *v) {
@@ -34,7 +29,7 @@ Keys::Keys(const ir::Function &f) {
     for (int8_t i = 0; i < e.count; i++) {
       if (e.list[i].space != ir::Space::Global || e.list[i].access == ir::Access::Read) continue;
       if (e.list[i].operand >= 0)
-        written_.insert(root(op->operand(size_t(e.list[i].operand))));
+        written_.insert(ir::root_tensor(op->operand(size_t(e.list[i].operand))));
       else
         writes_anything_ = true;
     }
@@ -45,7 +40,7 @@ Keys::Keys(const ir::Function &f) {
 bool Keys::is_function_of_operands(const Op &op) const {
   if (!op.regions.empty() || op.kind == OpKind::InlinePtx || op.results.size() != 1) return false;
   if (ir::def(op).effects.pure()) return true;
-  return op.kind == OpKind::Load && !writes_anything_ && !written_.count(root(op.operand(0)));
+  return op.kind == OpKind::Load && !writes_anything_ && !written_.count(ir::root_tensor(op.operand(0)));
 }
 
 int Keys::of(const Value *v) {

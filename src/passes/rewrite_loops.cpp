@@ -229,10 +229,17 @@ private:
     a.set("bytes", s.slot_bytes());
     std::vector<int64_t> offsets;
     std::vector<std::string> tensors;
-    for (size_t i = 0; i < s.fields.size(); i++) {
-      a.set(fmt::format("smem{}", i), s.fields[i].smem);
-      offsets.push_back(s.fields[i].offset);
-      tensors.push_back(tensor_name(*s.fields[i].load));
+    auto add = [&](const SmemLayout &smem, int64_t offset, std::string name) {
+      a.set(fmt::format("smem{}", offsets.size()), smem);
+      offsets.push_back(offset);
+      tensors.push_back(std::move(name));
+    };
+    for (const RingField &f : s.fields)
+      if (f.part.copy < 0) add(f.smem, f.offset, tensor_name(*f.load));
+    for (const RecordCopy &r : s.records) {
+      SmemLayout words = plain_smem(r.words().shape, dtype_bytes(ir::kRecordWord));
+      words.bytes = r.bytes;
+      add(words, r.offset, root_name(*r.load));
     }
     a.set("field_offset", std::move(offsets));
     a.set("tensors", std::move(tensors));
@@ -279,26 +286,62 @@ private:
 
   void fill(const LoopSchedule &s, Value *ring, Value *iv, Value *counter, Value *enabled, const Block *role = nullptr,
             std::map<const Value *, Value *> made = {}) {
-    for (size_t i = 0; i < s.fields.size(); i++) {
-      const RingField &field = s.fields[i];
+    auto at = [&](Value *v) { return again(v, s.loop->regions[0], iv, role, made); };
+    auto emit = [&](const Op &load, std::vector<Value *> operands, Attrs a) {
+      operands.insert(operands.end(), {ring, counter, enabled});
+      SourceLoc loop_loc = std::exchange(loc_, load.loc);
+      make(OpKind::RingFill, std::move(operands), std::move(a));
+      loc_ = loop_loc;
+    };
+    for (const RingField &field : s.fields) {
+      if (field.part.copy >= 0) continue;
       const Op &load = *field.load;
       std::vector<Value *> operands;
-      for (Value *v : load.operands) operands.push_back(again(v, s.loop->regions[0], iv, role, made));
-      operands.insert(operands.end(), {ring, counter, enabled});
+      for (Value *v : load.operands) operands.push_back(at(v));
       Attrs a;
       for (const char *key : {"sizes", "drop", "gather", "in_bounds", "divisor", "extent_divisor"})
         if (load.attrs.has(key)) a.set(key, load.attrs.ints(key));
-      a.set("field", int64_t(i));
+      a.set("field", s.ring_field(field));
       a.set("read", field.read);
       if (s.by_tma() && field.tensor.box.empty()) a.set("bulk", field.tensor.bytes);
       if (s.by_tma() && !field.tensor.box.empty()) {
         a.set("box", field.tensor.box);
         a.set("swizzle", field.tensor.swizzle);
       }
-      SourceLoc loop_loc = std::exchange(loc_, load.loc);
-      make(OpKind::RingFill, std::move(operands), std::move(a));
-      loc_ = loop_loc;
+      emit(load, std::move(operands), std::move(a));
     }
+    int64_t number =
+        int64_t(std::count_if(s.fields.begin(), s.fields.end(), [](const RingField &f) { return f.part.copy < 0; }));
+    for (const RecordCopy &r : s.records) {
+      std::vector<Value *> operands = {at(const_cast<Value *>(r.record()))};
+      for (size_t d = 1; d <= r.positions(); d++) operands.push_back(at(r.load->operand(d)));
+      operands.push_back(integer(DType::I32, r.begin / 8));
+      emit(*r.load, std::move(operands), record_attrs(s, r, number++));
+    }
+  }
+  // Of a fill with words of a record: one position in each dim of the tensor, and a range of its words.
+  static Attrs record_attrs(const LoopSchedule &s, const RecordCopy &r, int64_t field) {
+    std::vector<int64_t> sizes(r.positions(), 1), drop(r.positions(), 1);
+    sizes.push_back(r.bytes / 8);
+    drop.push_back(0);
+    Attrs a;
+    a.set("sizes", sizes);
+    a.set("drop", drop);
+    a.set("gather", std::vector<int64_t>(sizes.size(), 0));
+    const int64_t words = r.record()->type.shape.back(), start = r.begin / 8;
+    for (auto [key, last] : {std::pair<const char *, int64_t>{"in_bounds", 1},
+                             {"divisor", start ? start & -start : int64_t(1) << 30},
+                             {"extent_divisor", words & -words}}) {
+      if (!r.load->attrs.has(key)) continue;
+      std::vector<int64_t> list = r.load->attrs.ints(key);
+      list.resize(r.positions());
+      list.push_back(last);
+      a.set(key, list);
+    }
+    a.set("field", field);
+    a.set("read", r.read);
+    if (s.by_tma()) a.set("bulk", r.bytes);
+    return a;
   }
 
   // The loop of the producer role, which counts items from `first` on (null: 0). Returns the counter behind it.
@@ -481,12 +524,18 @@ public:
 private:
   void replace(const LoopSchedule &s, const std::vector<std::vector<Op *>> &loads, Value *ring, Value *counter) {
     for (size_t field = 0; field < s.fields.size(); field++) {
+      const RingField &f = s.fields[field];
       for (Op *load : loads[field]) {
         Value *v = load->result();
         b_.set_before(load);
         Attrs a;
-        a.set("field", int64_t(field));
+        a.set("field", s.ring_field(f));
         a.set("dtype", v->type.dtype);
+        if (f.part.copy >= 0) {
+          a.set("at", f.part.at);
+          a.set("smem", f.smem);
+          a.set("tensor", tensor_name(*f.load));
+        }
         Op *op = b_.create(OpKind::RingLoad, {ring, counter}, std::move(a), load->loc);
         TKC_CHECK(op, "ring_load in a pipelined loop");
         op->results = {v};

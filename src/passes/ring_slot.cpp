@@ -23,6 +23,12 @@ int64_t RingSlot::add(SmemLayout &smem, const ir::Type &tile) {
   return offset;
 }
 
+int64_t RingSlot::add_bytes(int64_t bytes) {
+  int64_t offset = rounded_up(end_, 128);
+  end_ = offset + bytes;
+  return offset;
+}
+
 int64_t RingSlot::bytes() const { return rounded_up(end_, alignment_); }
 
 } // namespace tkc::passes

@@ -19,6 +19,8 @@ public:
   explicit RingSlot(bool tma) : tma_(tma) {}
   // The offset of the next field. Copies write padding too: smem.bytes becomes that of the padded tile.
   int64_t add(SmemLayout &smem, const ir::Type &tile);
+  // The offset of so many bytes that are copied as they are.
+  int64_t add_bytes(int64_t bytes);
   // Bytes from a slot to the next: all keep the alignment of the first byte under every swizzle.
   int64_t bytes() const;
   int64_t alignment() const { return alignment_; }

@@ -13,7 +13,9 @@
 //     over tiles                              its items follow each other from tile to tile of a persistent grid
 //     stage 32768 B                           a slot
 //     field a bf16[128, 64] at 0 swizzle 128  a tensor's tile, its first byte in a slot and its layout there: `rows`, a
-//                                             swizzle of TMA, or a map (SmemLayout::to_string)
+//                                             swizzle of TMA, or a map
+//                                             (SmemLayout::to_string), or `record`: as the type of the record has it
+//     record x: 16896 B at 0 by one copy      its fields of layout `record` come together
 //     sync beta: REASON                       a load that does not go through the ring
 //     not tma: REASON                         why tensor copies do not bring the items
 //     plain copies: REASON                    why what should be cp.async is loads and stores
@@ -48,7 +50,7 @@ struct FieldPlan {
   DType dtype = DType::F32;
   std::vector<int64_t> tile;
   int64_t offset = 0;
-  std::string layout; // "rows", "swizzle 128", "smem[..]"
+  std::string layout; // "rows", "swizzle 128", "record", "smem[..]"
   SourceLoc loc;
   std::string to_string() const;
   std::optional<int64_t> swizzle() const; // 0: rows; nothing: a map
@@ -76,6 +78,7 @@ struct LoopPlan {
   std::vector<AheadLoad> ahead;
   std::vector<FieldPlan> fields;
   std::vector<SynchronousLoad> left;
+  std::vector<std::string> records; // fields that come together
   std::string not_tma, plain, fewer, modulo;
 
   std::string name() const;                    // "k at 12"
@@ -116,8 +119,9 @@ LoopPlan parse_loop_plan(const std::vector<std::string> &statements);
 
 // ---- in the IR
 
-// The tensor that a load reads, as its parameter is called.
+// The tensor that a load reads, as its parameter is called; of a field of records `x.kp`. And without the field.
 std::string tensor_name(const ir::Op &load);
+std::string root_name(const ir::Op &load);
 // Loops with loads of tiles, in program order, with what names them.
 std::vector<std::pair<ir::Op *, LoopPlan>> schedulable_loops(const ir::Function &f, const SourceManager &sources);
 // Of a function that pipeline_loops has seen.

@@ -126,7 +126,16 @@ private:
       if (loads) out_.synchronous.push_back(std::move(s));
       return;
     }
-    for (RingField &field : s.fields) give_layout(*op, field);
+    std::vector<const Op *> all;
+    for (const RingField &field : s.fields) all.push_back(field.load);
+    std::vector<RecordPart> parts = plan_record_copies(all, f_.warps, s.records);
+    for (size_t i = 0; i < parts.size(); i++) {
+      s.fields[i].part = parts[i];
+      if (parts[i].copy < 0)
+        give_layout(*op, s.fields[i]);
+      else
+        s.fields[i].smem = record_part_layout(*all[i]);
+    }
     out_.loops.push_back(std::move(s));
   }
   // How its tile lies in a slot, whoever copies.
@@ -159,6 +168,9 @@ private:
   // Why tensor copies cannot bring a loop's items; empty: they can.
   std::string tma_obstacle(const LoopSchedule &s) const {
     if (!target_.has(ir::kTma)) return fmt::format("{} has no bulk and tensor copies", target_.name);
+    for (const RecordCopy &r : s.records)
+      if (!r.in_bounds())
+        return fmt::format("`{}`: its place is not known to lie within the tensor", tensor_name(*r.load));
     for (const RingField &field : s.fields)
       if (!field.tensor.problem.empty()) return fmt::format("`{}`: {}", tensor_name(*field.load), field.tensor.problem);
     // Mbarriers count phases from the kernel's start on.
@@ -172,6 +184,7 @@ private:
   // ring all the same, by loads and stores of the threads that would copy.
   std::string plain_copies(const LoopSchedule &s) const {
     for (const RingField &field : s.fields) {
+      if (field.part.copy >= 0) continue; // pieces of 16 bytes
       DType t = field.load->result()->type.dtype;
       if (int64_t bytes = access_vector(*field.load, t, 16) * dtype_bytes(t); bytes < 4)
         return fmt::format(
@@ -198,7 +211,12 @@ private:
     if ((via == "cp_async" || via == "mbarrier") && !s.plain.empty() && !s.loop->attrs.has("@plain"))
       problem(*s.loop, "via", fmt::format("via = {} is not possible: {}", via, s.plain));
     RingSlot slot(tma);
+    for (RecordCopy &r : s.records) r.offset = slot.add_bytes(r.bytes);
     for (RingField &field : s.fields) {
+      if (field.part.copy >= 0) {
+        field.offset = s.records[size_t(field.part.copy)].offset + field.part.at;
+        continue;
+      }
       if (tma) field.smem = field.tensor.smem;
       field.offset = slot.add(field.smem, field.load->result()->type);
     }
@@ -360,6 +378,7 @@ private:
         for (int d = int(t.rank()) - 1; d >= 0; d--) order.push_back(d);
         field.read = blocked(t.shape, order, access_vector(*field.load, t.dtype, 16), out_.producer_warps);
       }
+      for (RecordCopy &r : s.records) r.read = blocked(r.words().shape, std::vector<int>{0}, 2, out_.producer_warps);
     }
   }
 
@@ -411,9 +430,15 @@ LoopPlan LoopSchedule::plan(LoopPlan place, bool producer) const {
     const ir::Type &t = f.load->result()->type;
     std::optional<int> mode = tma_mode(f.smem);
     bool rows = f.smem.bases == plain_smem(f.smem.shape, f.smem.elem_bytes).bases;
-    std::string layout = rows ? "rows" : mode.value_or(0) ? fmt::format("swizzle {}", *mode) : f.smem.to_string();
+    std::string layout = f.part.copy >= 0   ? "record"
+                         : rows             ? "rows"
+                         : mode.value_or(0) ? fmt::format("swizzle {}", *mode)
+                                            : f.smem.to_string();
     out.fields.push_back({tensor_name(*f.load), t.dtype, t.shape, f.offset, layout, {}});
   }
+  for (const RecordCopy &r : records)
+    out.records.push_back(fmt::format("{}: {} B at {} by {}", root_name(*r.load), r.bytes, r.offset,
+                                      by_tma() ? "one copy" : "pieces of 16 B"));
   if (!by_tma()) out.not_tma = not_tma;
   out.plain = plain;
   out.fewer = fewer;
@@ -425,8 +450,19 @@ LoopPlan LoopSchedule::plan(LoopPlan place, bool producer) const {
 
 int64_t LoopSchedule::tx_bytes() const {
   int64_t sum = 0;
-  for (const RingField &f : fields) sum += f.tensor.bytes;
+  for (const RingField &f : fields) sum += f.part.copy < 0 ? f.tensor.bytes : 0;
+  for (const RecordCopy &r : records) sum += r.bytes;
   return sum;
+}
+
+int64_t LoopSchedule::ring_field(const RingField &f) const {
+  bool alone = f.part.copy < 0;
+  int64_t n = 0;
+  for (const RingField &g : fields) {
+    if (&g == &f && alone) break;
+    n += g.part.copy < 0;
+  }
+  return alone ? n : n + f.part.copy;
 }
 
 FunctionSchedule schedule_loops(ir::Function &f, const ir::Target &target, const ir::Part &part,

@@ -14,6 +14,7 @@
 #include "ir/target.h"
 #include "layout/smem_layout.h"
 #include "passes/pass_manager.h"
+#include "passes/record_copies.h"
 #include "passes/schedule.h"
 #include "passes/tensor_copies.h"
 #include "support/diagnostics.h"
@@ -25,8 +26,9 @@ struct RingField {
   ir::Op *store = nullptr; // registers to scratch; null: the users have the tile as it was read
   RegLayout read;          // deals the tile out to the threads that copy
   SmemLayout smem;
-  TensorCopy tensor;  // how TMA would bring it
-  int64_t offset = 0; // in a slot
+  TensorCopy tensor;    // how TMA would bring it
+  int64_t offset = 0;   // in a slot
+  RecordPart part = {}; // of LoopSchedule::records: it comes with others
 };
 
 struct LoopSchedule {
@@ -34,6 +36,7 @@ struct LoopSchedule {
   int64_t stages = 1;
   int64_t stage_bytes = 0;
   std::vector<RingField> fields;
+  std::vector<RecordCopy> records; // that bring some of the fields
   std::vector<SynchronousLoad> left;
   std::string synchronous;            // why the loop has no ring
   std::string transport = "cp_async"; // ops/ring.cpp
@@ -48,6 +51,8 @@ struct LoopSchedule {
   bool mbarriers() const { return transport != "cp_async"; }
   int64_t slot_bytes() const { return stages * stage_bytes; }
   int64_t tx_bytes() const; // of an item, by tma
+  // What a load is in the ring: fields that come alone have numbers of their own, behind them each record copy has one.
+  int64_t ring_field(const RingField &f) const;
   // As a value without pointers; `place` names the loop.
   LoopPlan plan(LoopPlan place, bool producer) const;
 };

@@ -90,13 +90,15 @@ std::string read_field(Words &w, LoopPlan &loop, SourceLoc loc) {
     f.dtype = *t;
     f.offset = *at;
     f.layout = w.all();
-    bool map = f.layout.starts_with("smem[") && SmemLayout::parse(f.layout, f.tile, dtype_bytes(*t));
+    bool map =
+        f.layout == "record" || (f.layout.starts_with("smem[") && SmemLayout::parse(f.layout, f.tile, dtype_bytes(*t)));
     if (map || f.swizzle()) {
       loop.fields.push_back(std::move(f));
       return "";
     }
   }
-  return "expected `field TENSOR DTYPE[N, ..] at N`, and then `rows`, `swizzle 32`, 64 or 128, or a map `smem[..]`";
+  return "expected `field TENSOR DTYPE[N, ..] at N`, and then `rows`, `swizzle 32`, 64 or 128, `record`, or a map "
+         "`smem[..]`";
 }
 
 std::string read_sync(Words &w, LoopPlan &loop, SourceLoc loc) {
@@ -152,6 +154,8 @@ std::string read_statement(std::string_view text, SourceLoc loc, LoopPlan &loop)
     problem = read_field(w, loop, loc);
   } else if (w.take("sync ")) {
     problem = read_sync(w, loop, loc);
+  } else if (w.take("record ")) {
+    loop.records.push_back(w.all());
   } else if (w.take("not tma:")) {
     loop.not_tma = w.all();
   } else if (w.take("plain copies:")) {
@@ -348,6 +352,7 @@ std::vector<std::string> LoopPlan::statements() const {
   for (const AheadLoad &a : ahead) out.push_back(fmt::format("ahead {} {}", a.tensor, a.distance));
   if (stage_bytes.value) out.push_back(fmt::format("stage {} B", *stage_bytes.value));
   for (const FieldPlan &f : fields) out.push_back(f.to_string());
+  for (const std::string &r : records) out.push_back("record " + r);
   for (const SynchronousLoad &l : left) out.push_back(fmt::format("sync {}: {}", l.tensor, l.reason));
   if (!not_tma.empty()) out.push_back("not tma: " + not_tma);
   if (!plain.empty()) out.push_back("plain copies: " + plain);

@@ -29,6 +29,8 @@ public:
 
   // What no copy by the asynchronous proxy can do.
   std::string obstacle() const {
+    if (tensor_->op && tensor_->op->kind == ir::OpKind::RecordField)
+      return "it is a field of records, of which no whole one is taken or whose rows have gaps";
     const ir::Param *param = nullptr;
     for (const ir::Param &p : f_.params)
       if (p.present && f_.param_value(p.name) == tensor_) param = &p;

@@ -278,7 +278,7 @@ private:
   }
   bool accessed_between(const Block &b, const Op &from, const Op &to, const Value &tensor) const {
     std::function<bool(const Op &)> accesses = [&](const Op &op) {
-      bool view = op.kind == OpKind::Subview || op.kind == OpKind::Dim;
+      bool view = ir::is_view(op.kind) || op.kind == OpKind::Dim;
       for (const Value *v : op.operands)
         if (!view && v->type.is_tensor() && root_tensor(v) == &tensor) return true;
       for (const Block *r : op.regions)

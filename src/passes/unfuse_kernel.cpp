@@ -26,6 +26,7 @@ static bool is_view_or_cast(OpKind kind) {
   case OpKind::NumPrograms:
   case OpKind::Dim:
   case OpKind::Subview:
+  case OpKind::RecordField:
   case OpKind::Cast:
   case OpKind::Bitcast:
   case OpKind::Reshape:

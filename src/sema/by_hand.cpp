@@ -11,10 +11,6 @@ using ir::OpKind;
 using Kind = SV::Kind;
 
 namespace {
-const ir::Value *root(const ir::Value *tensor) {
-  while (tensor->op && tensor->op->kind == OpKind::Subview) tensor = tensor->op->operand(0);
-  return tensor;
-}
 // What one thread does in `if elect()`: besides, it may compute scalars.
 bool may_be_elected(const ir::Op &op) {
   return ir::by_one_thread(op.kind) || op.kind == OpKind::MbarrierArrive || op.kind == OpKind::ProxyFence;
@@ -160,11 +156,11 @@ void Elaborator::check_by_hand() {
   for (const ir::Op *copy : copies) {
     bool to_global = copy->kind == OpKind::TmaStore || copy->kind == OpKind::TmaReduce;
     for (const ir::Op *op : accesses) {
-      if (root(op->operand(0)) != root(copy->operand(0))) continue;
+      if (ir::root_tensor(op->operand(0)) != ir::root_tensor(copy->operand(0))) continue;
       bool other_writes = op->kind != OpKind::Load &&
                           !(ir::is_copy(op->kind) && op->kind != OpKind::TmaStore && op->kind != OpKind::TmaReduce);
       if (to_global ? op->kind == copy->kind : !other_writes) continue;
-      const std::string &name = root(copy->operand(0))->name;
+      const std::string &name = ir::root_tensor(copy->operand(0))->name;
       Diagnostic &d = diags_.report(
           copy->loc, DiagKind::bad_async, ir::def(*copy).source.s,
           to_global

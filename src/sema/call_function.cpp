@@ -23,18 +23,35 @@ bool Elaborator::unify(const ast::Type &t, const SV &arg, const ast::Param &p, s
     if (arg.is(Kind::Value) && !builtin) dtype_generic(t.name, arg.v->type.dtype);
     return true;
   }
+  // Of records also the part that is an argument says what they were made with.
+  auto record = arg.is(Kind::Tensor) ? record_of(arg.v) : arg.is(Kind::View) ? record_of(arg.view->tensor) : nullptr;
+  if (record) {
+    if (t.element.text != record->name || t.element_args.size() > record->args.size()) {
+      error(arg.loc, DiagKind::type_mismatch, fmt::format("`{}` for `{}`", t.element.text, p.name.text),
+            fmt::format("a tensor of {}", record->title()));
+      return false;
+    }
+    for (size_t i = 0; i < t.element_args.size(); i++)
+      if (const ast::Expr &a = *t.element_args[i].value; a.kind == ExprKind::Name && !t.element_args[i].name) {
+        char *end = nullptr;
+        int64_t n = std::strtoll(record->args[i].c_str(), &end, 10);
+        if (!*end) bind(a.text, SV::make_int(n, arg.loc));
+        if (auto d = parse_dtype(record->args[i])) dtype_generic({a.text, a.loc}, *d);
+      }
+  }
   if (!arg.is(Kind::Value) && !arg.is(Kind::Tensor)) {
     if (!arg.is_number() && !arg.is(Kind::View) && !arg.is(Kind::Absent))
       return error(arg.loc, DiagKind::type_mismatch, "a tile", arg.describe()), false;
     return true;
   }
-  dtype_generic(t.element, arg.v->type.dtype);
-  if (t.dims.size() != arg.v->type.shape.size()) {
+  size_t rank = arg.v->type.shape.size() - (record ? 1 : 0);
+  if (!record) dtype_generic(t.element, arg.v->type.dtype);
+  if (t.dims.size() != rank) {
     error(arg.loc, DiagKind::type_mismatch, fmt::format("a tile of rank {} for `{}`", t.dims.size(), p.name.text),
           arg.describe());
     return false;
   }
-  for (size_t d = 0; d < t.dims.size(); d++)
+  for (size_t d = 0; d < rank; d++)
     if (t.dims[d]->kind == ExprKind::Name && arg.v->type.shape[d] != ir::kDynamic)
       bind(t.dims[d]->text, SV::make_int(arg.v->type.shape[d], arg.loc));
   return true;

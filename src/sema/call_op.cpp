@@ -89,7 +89,7 @@ SV Elaborator::apply_op(OpKind kind, const ast::Expr &e, std::vector<const ast::
     switch (p.kind) {
     case PK::View: {
       SV v = expr(*a);
-      mem = access(v, a->loc);
+      mem = access(v, kind, e.text, a->loc);
       has_view = true;
       if (!mem.ok) failed = true;
       break;
@@ -122,6 +122,7 @@ SV Elaborator::apply_op(OpKind kind, const ast::Expr &e, std::vector<const ast::
       SV v = expr(*a);
       if (v.is(Kind::View)) v = materialise(v);
       if (!v.is(Kind::Tensor) && !v.is_poison()) v = error(a->loc, DiagKind::type_mismatch, "a tensor", v.describe());
+      if (v.is(Kind::Tensor) && !check_record_access(v.v, kind, e.text, a->loc)) v = SV::poison();
       if (v.is_poison()) failed = true;
       values.push_back(v);
       owners.push_back(i);
@@ -312,6 +313,13 @@ SV Elaborator::apply_op(OpKind kind, const ast::Expr &e, std::vector<const ast::
     if (reference()) return error(e.loc, DiagKind::only_in_kernel, e.text);
     if (attrs.i("axis") < 0 || attrs.i("axis") >= int64_t(fn_.grid.size()))
       return error(e.loc, DiagKind::grid_rank, attrs.i("axis"), fn_.grid.size());
+  }
+  if (auto record = kind == OpKind::Dim ? record_of(operands[0]) : nullptr) { // the words of a record are no dim
+    int64_t rank = operands[0]->type.rank() - 1, axis = attrs.i("axis");
+    if (axis < 0) axis += rank;
+    if (axis < 0 || axis >= rank)
+      return error(e.loc, DiagKind::axis_range, axis, e.text, "a tensor of " + record->title(), rank);
+    attrs.set("axis", axis);
   }
   return emit(kind, operands, attrs, e.loc, locs);
 }

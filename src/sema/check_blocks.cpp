@@ -29,8 +29,18 @@ private:
 
 class BlockCheck {
 public:
-  BlockCheck(const ast::Check &check, const ast::Function &kernel, Diagnostics &diags)
+  BlockCheck(const ast::Check &check, const ast::Function &kernel, const HoldsRecords &holds_records,
+             Diagnostics &diags)
       : check_(check), kernel_(kernel), diags_(diags) {
+    for (const ast::Param &p : kernel.params)
+      if (!check.is_bench && holds_records(kernel, p)) {
+        diags
+            .report(check.kernel.loc, DiagKind::bad_check,
+                    fmt::format("`{}` of `{}` holds records: verify a program that allocates, writes and reads them",
+                                p.name.text, kernel.name.text))
+            .notes.push_back({p.name.loc, "declared here"});
+        break;
+      }
     for (const ast::Param &p : kernel.params) {
       params_.insert(p.name.text);
       if (p.mode != ast::ParamMode::In) outputs_.insert(p.name.text);
@@ -108,7 +118,7 @@ private:
 } // namespace
 
 void check_blocks(const ast::File &file, const std::map<std::string, const ast::Function *> &entries,
-                  Diagnostics &diags) {
+                  const HoldsRecords &holds_records, Diagnostics &diags) {
   std::set<std::string> names;
   for (const auto &[name, entry] : entries) names.insert(name);
   Once verifies(diags), benches(diags);
@@ -118,7 +128,7 @@ void check_blocks(const ast::File &file, const std::map<std::string, const ast::
     if (entry == entries.end())
       diags.report(c.kernel.loc, DiagKind::unknown_kernel, c.kernel.text, suggestion(c.kernel.text, names));
     else
-      BlockCheck(c, *entry->second, diags).run();
+      BlockCheck(c, *entry->second, holds_records, diags).run();
   }
 }
 

@@ -65,6 +65,13 @@ public:
   // Sizes over a kernel's run-time symbols: grids, facts, extents (sizes.cpp).
   std::optional<ir::SizeExpr> size(const ast::Expr &e);
 
+  // ---- records (records.cpp)
+  const ast::Record *record_named(const std::string &name) const; // null: no record of the file
+  // The record of a type `name<args>`, of one that is declared; null after an error.
+  std::shared_ptr<const ir::Record> record_type(const ast::Name &name, const std::vector<ast::Arg> &args);
+  // What a tensor, or a part of one, holds; null: numbers.
+  std::shared_ptr<const ir::Record> record_of(const ir::Value *tensor) const;
+
   // The derivative of an expression, as one op: a value of f64 for each of the named floats, empty after an error. The
   // expression is elaborated with the names bound to what it is differentiated by. `cotangents` gives one f64 value for
   // each of its values, or None (grad.cpp).
@@ -130,6 +137,13 @@ private:
   SV push(const SV &ring, const ast::Expr &e);
   SV item_field(const SV &item, const ast::Expr &e);
   SV release_item(const SV &item, const ast::Expr &e);
+  // records (records.cpp)
+  void record_field(const ast::Record &record, const ast::Field &f, ir::Record &out);
+  ir::Value *field_tensor(ir::Value *tensor, const ir::RecordField &f, SourceLoc loc);
+  SV record_member(const SV &of, const ir::Record &record, const ast::Expr &e);
+  SV index_field(const ast::Expr &e, const SV &base);
+  // False after a report: the op called `name` does not take this tensor.
+  bool check_record_access(const ir::Value *tensor, ir::OpKind kind, const std::string &name, SourceLoc loc);
   // shared memory and mbarriers by hand (by_hand.cpp)
   SV shared_memory(const ast::Expr &e);      // shared<T, slots>[dims]
   SV slot(const ast::Expr &e, const SV &of); // s[i]
@@ -190,7 +204,7 @@ private:
     std::vector<int64_t> shape;
     bool ok = false;
   };
-  Access access(const SV &view, SourceLoc loc);
+  Access access(const SV &view, ir::OpKind kind, const std::string &name, SourceLoc loc);
 
   // calls
   SV call(const ast::Expr &e);

@@ -152,6 +152,10 @@ std::optional<bool> Elaborator::const_bool(const ast::Expr &e, const std::string
 
 std::optional<DType> Elaborator::dtype_of(const ast::Name &n) {
   if (auto t = parse_dtype(n.text)) return t;
+  if (record_named(n.text)) {
+    error(n.loc, DiagKind::bad_record, n.text, "it is the element of tensors of kernels and programs, nowhere else");
+    return std::nullopt;
+  }
   if (Var *v = lookup(n.text); v && v->value.is(Kind::DType)) return v->value.dtype;
   std::vector<std::string> names;
   for (DType t : all_dtypes()) names.emplace_back(dtype_name(t));
@@ -247,6 +251,7 @@ std::vector<std::string> Elaborator::visible_names() {
   for (const auto &[n, v] : file_->functions) out.push_back(n);
   for (const auto &[n, v] : file_->consts) out.push_back(n);
   for (const auto &[n, v] : file_->enums) out.push_back(n);
+  for (const auto &[n, v] : file_->records) out.push_back(n);
   return out;
 }
 
@@ -285,6 +290,7 @@ SV Elaborator::name(const ast::Expr &e) {
   if (e.text == "nan") return SV::make_float(NAN, e.loc);
   if (e.text == "pi") return SV::make_float(M_PI, e.loc);
   if (auto t = parse_dtype(e.text)) return SV::make(Kind::DType, e.loc, [&](SV &s) { s.dtype = *t; });
+  if (record_named(e.text)) return error(e.loc, DiagKind::not_a_value, "record " + quoted(e.text));
   if (file_->functions.count(e.text) || !ir::find_source_ops(e.text).empty())
     return error(e.loc, DiagKind::not_a_value, "function " + quoted(e.text));
   std::string near = nearest_name(e.text, visible_names());
@@ -494,6 +500,8 @@ SV Elaborator::member(const ast::Expr &e) {
   SV a = expr(base);
   if (a.is_poison()) return a;
   if (a.is(Kind::Item)) return item_field(a, e);
+  if (a.is(Kind::Tensor) || (a.is(Kind::View) && !a.view->open))
+    if (auto record = record_of(a.is(Kind::Tensor) ? a.v : a.view->tensor)) return record_member(a, *record, e);
   if (e.text == "T" && a.is(Kind::Value)) {
     int64_t rank = a.v->type.rank();
     if (rank < 2) return error(e.loc, DiagKind::type_mismatch, "a tile of rank 2 or more", a.describe());

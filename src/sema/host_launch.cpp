@@ -211,6 +211,12 @@ bool ProgramInstance::deduce(const ast::Function &kernel, const ast::Param &p, c
     return !said.count(name) && std::any_of(kernel.generics.begin(), kernel.generics.end(),
                                             [&](const ast::GenericParam &x) { return x.name.text == name; });
   };
+  // tensor<Rec<C, K>>: what the record of the argument was made with.
+  const std::vector<ast::Arg> &args = p.type->element_args;
+  for (size_t i = 0; g.view->record && i < args.size() && i < g.view->record->args.size(); i++)
+    if (const ast::Expr &a = *args[i].value;
+        !args[i].name && a.kind == ExprKind::Name && is_generic(a.text) && g.view->record->name == p.type->element.text)
+      spec.params.emplace(a.text, g.view->record->args[i]);
   if (is_generic(p.type->element.text)) spec.params.emplace(p.type->element.text, dtype_name(g.view->dtype));
   std::vector<SizeExpr> extents = g.view->extents();
   for (size_t d = 0; d < extents.size() && d < p.type->dims.size(); d++) {
@@ -284,10 +290,14 @@ std::optional<size_t> ProgramInstance::kernel_instance(const ast::Function &kern
 
 bool ProgramInstance::check_tensor(const ir::Function &f, const ir::Param &p, const TensorView &v, SourceLoc loc) {
   int64_t rank = int64_t(v.extents().size());
-  auto text = [](DType t, int64_t rank) { return fmt::format("tensor<{}> of rank {}", dtype_name(t), rank); };
-  if (v.dtype != p.type.dtype || rank != p.type.rank()) {
-    diags_.report(loc, DiagKind::launch_argument, p.name, f.name, text(p.type.dtype, p.type.rank()),
-                  text(v.dtype, rank));
+  auto text = [](DType t, const std::shared_ptr<const ir::Record> &record, int64_t rank) {
+    return record ? fmt::format("tensor<{}> of rank {}", record->title(), rank - 1)
+                  : fmt::format("tensor<{}> of rank {}", dtype_name(t), rank);
+  };
+  bool records = bool(v.record) == bool(p.record) && (!v.record || *v.record == *p.record);
+  if (v.dtype != p.type.dtype || rank != p.type.rank() || !records) {
+    diags_.report(loc, DiagKind::launch_argument, p.name, f.name, text(p.type.dtype, p.record, p.type.rank()),
+                  text(v.dtype, v.record, rank));
     return false;
   }
   const ir::Param *whole = v.alloc ? nullptr : &out_->header->params[v.index];

@@ -56,7 +56,7 @@ std::unique_ptr<HostProgram> ProgramInstance::run() {
       if (is_bool(p.type.dtype)) e_.size_symbols.insert(p.name);
       continue;
     }
-    TensorView v{false, i, p.name, p.type.dtype, {}};
+    TensorView v{false, i, p.name, p.type.dtype, p.record, {}};
     for (const SizeExpr &d : p.dims) v.dims.push_back({SizeExpr::constant(0), d, true, true, p.loc});
     if (p.present) views_[header.param_value(p.name)] = std::move(v);
   }
@@ -155,6 +155,13 @@ void ProgramInstance::alloc(const ast::Name &name, const ast::Expr &e, std::vect
   if (!ok) {
     diags_.report(e.loc, DiagKind::type_mismatch, "`alloc<T>[...]` with one dtype T",
                   quoted(std::string(diags_.sources().text(e.loc))));
+  } else if (const ast::Expr &element = *e.generics[0].value; e_.record_named(element.text)) {
+    a.record = e_.record_type({element.text, element.name_loc}, element.generics);
+    a.dtype = ir::kRecordWord;
+    ok = a.record != nullptr;
+  } else if (!element.generics.empty()) {
+    diags_.report(element.loc, DiagKind::bad_record, element.text, "no record has this name");
+    ok = false;
   } else if (auto t = e_.dtype_of({e.generics[0].value->text, e.generics[0].value->loc})) {
     a.dtype = *t;
     if (dtype_bits(*t) < 8) {
@@ -175,11 +182,12 @@ void ProgramInstance::alloc(const ast::Name &name, const ast::Expr &e, std::vect
     a.dims.push_back(size.value_or(SizeExpr::constant(1)));
   }
   if (!ok) return e_.define(name, SV::poison());
+  if (a.record) a.dims.push_back(SizeExpr::constant(a.record->words()));
   HostStmt stmt;
   stmt.kind = HostStmt::Kind::Alloc;
   stmt.loc = e.loc;
   stmt.alloc = out_->allocs.size();
-  TensorView v{true, out_->allocs.size(), a.name, a.dtype, {}};
+  TensorView v{true, out_->allocs.size(), a.name, a.dtype, a.record, {}};
   for (const SizeExpr &d : a.dims) v.dims.push_back({SizeExpr::constant(0), d, true, true, a.loc});
   effects_.add_alloc(a);
   out_->allocs.push_back(std::move(a));
@@ -426,7 +434,7 @@ std::optional<TensorView> ProgramInstance::view(const ast::Expr &e, bool &is_ten
 
 std::optional<TensorView> ProgramInstance::part(TensorView v, const ast::Expr &index) {
   using Op = SizeExpr::Op;
-  int64_t rank = int64_t(v.extents().size());
+  int64_t rank = int64_t(v.extents().size()) - (v.record ? 1 : 0);
   if (int64_t(index.operands.size()) - 1 > rank) {
     diags_.report(index.loc, DiagKind::too_many_indices, counted(int64_t(index.operands.size()) - 1, "index position"),
                   quoted(v.name), rank);

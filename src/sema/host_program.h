@@ -22,6 +22,7 @@ struct ProgramKernel {
 struct ProgramAlloc {
   std::string name;
   DType dtype = DType::F32;
+  std::shared_ptr<const ir::Record> record; // as of ir::Param
   std::vector<ir::SizeExpr> dims;
   SourceLoc loc;
 };
@@ -32,6 +33,7 @@ struct TensorView {
   size_t index = 0;
   std::string name; // of what it is a part of
   DType dtype = DType::F32;
+  std::shared_ptr<const ir::Record> record; // as of ir::Param
   struct Dim {
     ir::SizeExpr lo, extent;
     bool whole = true, kept = true;

@@ -33,6 +33,7 @@ std::optional<IndexItem> Elaborator::index_item(const ast::Expr &e) {
 
 SV Elaborator::index(const ast::Expr &e) {
   SV base = expr(*e.operands[0]);
+  if (base.is(Kind::View) && base.view->open) return index_field(e, base);
   if (base.is(Kind::View)) base = materialise(base);
   switch (base.kind) {
   case Kind::Poison: return base;
@@ -56,8 +57,10 @@ SV Elaborator::index(const ast::Expr &e) {
 
 SV Elaborator::index_tensor(const ast::Expr &e, SV base) {
   int64_t rank = base.v->type.rank(), count = int64_t(e.operands.size()) - 1;
-  if (count > rank)
-    return error(e.loc, DiagKind::too_many_indices, counted(count, "index position"), base.describe(), rank);
+  auto record = record_of(base.v);
+  if (int64_t most = rank - (record ? 1 : 0); count > most) // the words of a record are not indexed
+    return error(e.loc, DiagKind::too_many_indices, counted(count, "index position"),
+                 record ? fmt::format("a tensor of {}", record->title()) : base.describe(), most);
   auto view = std::make_shared<View>();
   view->tensor = base.v;
   for (int64_t d = 0; d < rank; d++) {
@@ -76,6 +79,21 @@ SV Elaborator::index_tensor(const ast::Expr &e, SV base) {
 
 SV Elaborator::materialise(const SV &view) {
   const View &v = *view.view;
+  if (v.tensor->op && v.tensor->op->kind == OpKind::RecordField) { // of a part of the records
+    size_t rank = v.tensor->op->attrs.ints("shape").size();
+    for (size_t d = v.items.size() - rank; d < v.items.size(); d++)
+      if (v.items[d].kind != IndexItem::Kind::All)
+        return error(view.loc, DiagKind::bad_record, record_of(v.tensor->op->operand(0))->title(),
+                     fmt::format("a part of field `{}` is loaded or stored, but not indexed again", v.tensor->name));
+    auto records = std::make_shared<View>(v);
+    records->tensor = v.tensor->op->operand(0);
+    records->items.resize(v.items.size() - rank + 1);
+    records->items.back() = IndexItem{IndexItem::Kind::All, {}, {}, view.loc};
+    SV part = materialise(SV::make(Kind::View, view.loc, [&](SV &s) { s.view = records; }));
+    if (part.is_poison()) return part;
+    return SV::make_tensor(field_tensor(part.v, *record_of(part.v)->find(v.tensor->op->attrs.s("field")), view.loc),
+                           view.loc);
+  }
   std::vector<ir::Value *> operands = {v.tensor};
   std::vector<int64_t> ranges;
   for (size_t d = 0; d < v.items.size(); d++) {
@@ -139,7 +157,7 @@ std::optional<Elaborator::Span> Elaborator::constant_span(const Range &r, int64_
   return s;
 }
 
-Elaborator::Access Elaborator::access(const SV &target, SourceLoc loc) {
+Elaborator::Access Elaborator::access(const SV &target, OpKind kind, const std::string &name, SourceLoc loc) {
   Access out;
   SV whole = target;
   if (whole.is(Kind::Tensor)) { // load(x): everything
@@ -158,6 +176,7 @@ Elaborator::Access Elaborator::access(const SV &target, SourceLoc loc) {
     return out;
   }
   const View &v = *whole.view;
+  if (!check_record_access(v.tensor, kind, name, loc)) return out;
   out.operands.push_back(v.tensor);
   std::vector<int64_t> sizes, drop, gather;
   for (size_t d = 0; d < v.items.size(); d++) {

@@ -43,7 +43,7 @@ private:
     if (!ast_.has_grid) diags_.report(ast_.name.loc, DiagKind::missing_clause, ast_.name.text, "grid (...)");
     for (const ast::ExprPtr &g : ast_.grid) fn_->grid.push_back(e_.size(*g).value_or(ir::SizeExpr::constant(1)));
     fn_->persistent = ast_.persistent;
-    if (ast_.persistent) e_.annotate(ast_.annotations, false, &fn_->tile_annotations);
+    e_.annotate(ast_.annotations, false, ast_.persistent ? &fn_->tile_annotations : nullptr);
     if (ast_.order) {
       fn_->order = ast_.order->text;
       if (fn_->order != "grouped")
@@ -71,9 +71,7 @@ private:
     // A store to a sub-view writes the tensor it comes from.
     std::map<const ir::Value *, SourceLoc> written;
     for (const auto &[tensor, loc] : e_.written) {
-      const ir::Value *v = tensor;
-      while (v->op && v->op->kind == ir::OpKind::Subview) v = v->op->operand(0);
-      auto [it, fresh] = written.emplace(v, loc);
+      auto [it, fresh] = written.emplace(ir::root_tensor(tensor), loc);
       if (!fresh && loc.begin < it->second.begin) it->second = loc;
     }
     for (const ir::Param &p : fn_->params) {

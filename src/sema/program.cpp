@@ -28,6 +28,7 @@ void Program::declare(std::map<std::string, std::pair<const T *, Scope *>> &tabl
   if (auto f = scope->functions.find(name.text); f != scope->functions.end()) first = &f->second.first->name;
   if (auto c = scope->consts.find(name.text); c != scope->consts.end()) first = &c->second.first->name;
   if (auto e = scope->enums.find(name.text); e != scope->enums.end()) first = &e->second.first->name;
+  if (auto r = scope->records.find(name.text); r != scope->records.end()) first = &r->second.first->name;
   if (first)
     diags_->report(name.loc, DiagKind::duplicate_name, name.text).notes.push_back({first->loc, "first declared here"});
   else
@@ -49,6 +50,8 @@ Scope *Program::load_file(int32_t file_id, std::vector<std::string> &stack) {
     declarations[c.name.loc.begin] = [&] { declare(scope->consts, c, c.name, scope); };
   for (const ast::Enum &e : file.enums)
     declarations[e.name.loc.begin] = [&] { declare(scope->enums, e, e.name, scope); };
+  for (const ast::Record &r : file.records)
+    declarations[r.name.loc.begin] = [&] { declare(scope->records, r, r.name, scope); };
   for (const ast::Function &f : file.functions)
     declarations[f.name.loc.begin] = [&] { declare(scope->functions, f, f.name, scope); };
   for (const auto &[at, declare_it] : declarations) declare_it();
@@ -71,12 +74,18 @@ Scope *Program::load_file(int32_t file_id, std::vector<std::string> &stack) {
       if (auto it = other->consts.find(c.name.text); it != other->consts.end()) scope->consts.insert(*it);
     for (const auto &e : other->file->enums)
       if (auto it = other->enums.find(e.name.text); it != other->enums.end()) scope->enums.insert(*it);
+    for (const auto &r : other->file->records)
+      if (auto it = other->records.find(r.name.text); it != other->records.end()) scope->records.insert(*it);
   }
   stack.pop_back();
   std::map<std::string, const ast::Function *> entries;
   for (const auto &[name, f] : scope->functions)
     if (is_entry(*f.first)) entries.emplace(name, f.first);
-  check_blocks(file, entries, *diags_);
+  auto holds_records = [&](const ast::Function &f, const ast::Param &p) {
+    return p.type && p.type->kind == ast::TypeKind::Tensor &&
+           scope->functions.at(f.name.text).second->records.count(p.type->element.text);
+  };
+  check_blocks(file, entries, holds_records, *diags_);
   return scope;
 }
 

@@ -16,6 +16,7 @@ struct Scope {
   std::map<std::string, std::pair<const ast::Function *, Scope *>> functions; // fn, kernel, program, reference
   std::map<std::string, std::pair<const ast::Const *, Scope *>> consts;
   std::map<std::string, std::pair<const ast::Enum *, Scope *>> enums;
+  std::map<std::string, std::pair<const ast::Record *, Scope *>> records;
 };
 
 class Program {

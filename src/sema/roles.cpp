@@ -20,10 +20,6 @@ bool inside(const ir::Value *v, const ir::Block *block) {
     if (b == block) return true;
   return false;
 }
-const ir::Value *root(const ir::Value *tensor) {
-  while (tensor->op && tensor->op->kind == OpKind::Subview) tensor = tensor->op->operand(0);
-  return tensor;
-}
 // Shared memory and mbarriers of the block, and the `if elect()` that initialises them before the roles start.
 bool makes_mbarriers(const ir::Op &op) {
   if (op.kind == OpKind::SharedAlloc || op.kind == OpKind::BarrierAlloc) return true;
@@ -297,7 +293,7 @@ void Elaborator::check_roles(SourceLoc warps_clause) {
       const ir::Effects &e = def(*op).effects;
       for (int8_t i = 0; i < e.count; i++)
         if (e.list[i].space == ir::Space::Global && e.list[i].operand >= 0) {
-          const ir::Value *tensor = root(op->operand(size_t(e.list[i].operand)));
+          const ir::Value *tensor = ir::root_tensor(op->operand(size_t(e.list[i].operand)));
           bool atomic = op->kind >= OpKind::AtomicAdd && op->kind <= OpKind::AtomicCas;
           accesses[{tensor->id, tensor}].push_back({r, op, e.list[i].access != ir::Access::Read, atomic});
         }

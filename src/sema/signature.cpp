@@ -164,7 +164,20 @@ bool Signature::declare(const ast::Param &p) {
                   "a tensor or a scalar type");
     return false;
   }
-  auto dtype = e_.dtype_of(p.type->element);
+  std::optional<DType> dtype;
+  if (e_.record_named(p.type->element.text)) {
+    out.record = e_.record_type(p.type->element, p.type->element_args);
+    if (out.record) dtype = ir::kRecordWord;
+    if (out.record && p.type->any_strides) {
+      diags_.report(p.type->loc, DiagKind::bad_record, out.record->title(),
+                    "its bytes lie together: no `strides(any)`");
+      return false;
+    }
+  } else if (!p.type->element_args.empty()) {
+    diags_.report(p.type->element.loc, DiagKind::bad_record, p.type->element.text, "no record has this name");
+  } else {
+    dtype = e_.dtype_of(p.type->element);
+  }
   if (!dtype) return false;
   if (dtype_bits(*dtype) < 8) { // two elements share a byte, which no two threads can write
     diags_.report(p.type->element.loc, DiagKind::wrong_parameter_type, out.name, spelling(ast_.kind),
@@ -181,6 +194,10 @@ bool Signature::declare(const ast::Param &p) {
     }
     out.dims.push_back(*s);
     shape.push_back(s->is_const() ? s->value() : ir::kDynamic);
+  }
+  if (out.record) {
+    out.dims.push_back(ir::SizeExpr::constant(out.record->words()));
+    shape.push_back(out.record->words());
   }
   out.type = ir::Type::tensor(*dtype, shape);
   out.optional = p.type->optional;

@@ -94,6 +94,7 @@ struct IndexItem {
 struct View {
   ir::Value *tensor = nullptr;
   std::vector<IndexItem> items; // one per tensor dim
+  size_t open = 0;              // so many of the last ones are still to be said: x[h, c].kp
 };
 
 } // namespace tkc::sema

@@ -19,17 +19,23 @@ struct Name {
   SourceLoc loc;
 };
 
+struct Arg {
+  std::optional<Name> name; // axis = 1
+  ExprPtr value;
+};
+
 // ---- types: f32, tile<T>[M, N], tensor<bf16>[M, K], tensor?<f32>[N], tensor<f32>[M, N] strides(any), int, bool, type,
 // Act
 enum class TypeKind { Named, Tile, Tensor, Shared };
 struct Type {
   TypeKind kind = TypeKind::Named;
   SourceLoc loc;
-  Name name;                 // Named: a dtype, int, type, an enum or a generic parameter
-  Name element;              // Tile, Tensor, Shared: the name between < and >
-  std::vector<ExprPtr> dims; // Tile, Tensor, Shared; rank 0 is `tile<f32>[]`
-  bool optional = false;     // tensor?
-  bool any_strides = false;  // strides(any)
+  Name name;                     // Named: a dtype, int, type, an enum or a generic parameter
+  Name element;                  // Tile, Tensor, Shared: the name between < and >
+  std::vector<Arg> element_args; // of a record: tensor<Rec<32, 128>>
+  std::vector<ExprPtr> dims;     // Tile, Tensor, Shared; rank 0 is `tile<f32>[]`
+  bool optional = false;         // tensor?
+  bool any_strides = false;      // strides(any)
 };
 using TypePtr = std::unique_ptr<Type>;
 
@@ -39,18 +45,13 @@ enum class BinaryOp { Or, And, BitOr, BitXor, BitAnd, Eq, Ne, Lt, Gt, Le, Ge, Sh
 const char *spelling(UnaryOp op);
 const char *spelling(BinaryOp op);
 
-struct Arg {
-  std::optional<Name> name; // axis = 1
-  ExprPtr value;
-};
-
 enum class ExprKind {
   Int,     // int_value
   Float,   // float_value
   Bool,    // int_value 0 or 1
   String,  // text, escapes resolved
   None,    // None
-  Name,    // text
+  Name,    // text; with generics the type of a record
   Unary,   // unary, operands[0]
   Binary,  // binary, operands[0..1]
   Ternary, // operands[0] ? operands[1] : operands[2]
@@ -170,6 +171,12 @@ struct Enum { // enum Act { none, relu, gelu }
   std::vector<Name> values;
 };
 
+struct Record { // record Rec<C: int, K: int> { kp: bf16[C, K]; eg: f32[K]; }
+  Name name;
+  std::vector<GenericParam> generics;
+  std::vector<Field> fields;
+};
+
 struct CaseSetting { // M = 7;  bias = none
   Name name;
   ExprPtr value;
@@ -218,6 +225,7 @@ struct File {
   std::vector<Import> imports;
   std::vector<Const> consts;
   std::vector<Enum> enums;
+  std::vector<Record> records;
   std::vector<Function> functions;
   std::vector<Check> checks;
 };

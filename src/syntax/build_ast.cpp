@@ -249,12 +249,22 @@ private:
 
   void generics(Built &out, P::GenericArgsContext *c) {
     if (!c) return;
-    for (P::GenericArgContext *a : c->genericArg()) {
-      auto parts = a->additive();
-      Built value = binary(parts.back());
-      out.height = std::max(out.height, value.height + 1);
-      out.expr->generics.push_back({parts.size() > 1 ? arg_name(parts[0]) : std::nullopt, std::move(value.expr)});
+    if (c->recordType()) {
+      P::NameContext *record = c->recordType()->name();
+      Built type{make(ExprKind::Name, {file_, loc(record).begin, loc(c).end - 1})};
+      type.expr->name_loc = loc(record);
+      type.expr->text = text(type.expr->name_loc);
+      for (P::GenericArgContext *a : c->recordType()->genericArg()) generic(type, a);
+      out.height = std::max(out.height, type.height + 1);
+      out.expr->generics.push_back({std::nullopt, std::move(type.expr)});
     }
+    for (P::GenericArgContext *a : c->genericArg()) generic(out, a);
+  }
+  void generic(Built &out, P::GenericArgContext *a) {
+    auto parts = a->additive();
+    Built value = binary(parts.back());
+    out.height = std::max(out.height, value.height + 1);
+    out.expr->generics.push_back({parts.size() > 1 ? arg_name(parts[0]) : std::nullopt, std::move(value.expr)});
   }
 
   // The left side of `name = value` in an argument list: the grammar takes any expression there to decide on one token.
@@ -389,14 +399,21 @@ private:
     out->kind = c->TENSOR() ? TypeKind::Tensor : c->TILE() ? TypeKind::Tile : TypeKind::Shared;
     out->optional = c->QUESTION() != nullptr;
     out->any_strides = c->STRIDES() != nullptr;
-    if (!c->name()) {
+    if (!c->name() && !c->recordType()) {
       std::string word = text(loc(c->getStart()));
       error(out->loc, "`{}` needs an element type and dims, as in `{}<f32>[N]`", word, word);
       return out;
     }
     if (out->any_strides && out->kind != TypeKind::Tensor)
       error(loc(c->STRIDES()->getSymbol()), "only a tensor has strides");
-    out->element = name(c->name());
+    if (P::RecordTypeContext *r = c->recordType()) {
+      out->element = name(r->name());
+      Built args{make(ExprKind::Name, loc(r))};
+      for (P::GenericArgContext *a : r->genericArg()) generic(args, a);
+      out->element_args = std::move(args.expr->generics);
+    } else {
+      out->element = name(c->name());
+    }
     if (c->exprs())
       for (P::ExprContext *e : c->exprs()->expr()) out->dims.push_back(expr(e));
     return out;
@@ -492,15 +509,20 @@ private:
     return out;
   }
 
-  StmtPtr ring(P::RingStmtContext *c) {
-    StmtPtr out = make_statement(StmtKind::Ring, c);
-    out->targets.push_back(name(c->name()));
-    for (P::FieldContext *f : c->field()) {
+  std::vector<Field> fields(const std::vector<P::FieldContext *> &list) {
+    std::vector<Field> out;
+    for (P::FieldContext *f : list) {
       Field field{name(f->name(0)), name(f->name(1)), {}};
       if (f->exprs())
         for (P::ExprContext *e : f->exprs()->expr()) field.dims.push_back(expr(e));
-      out->fields.push_back(std::move(field));
+      out.push_back(std::move(field));
     }
+    return out;
+  }
+  StmtPtr ring(P::RingStmtContext *c) {
+    StmtPtr out = make_statement(StmtKind::Ring, c);
+    out->targets.push_back(name(c->name()));
+    out->fields = fields(c->field());
     if (c->ternary()) out->value = ternary(c->ternary()).expr;
     return out;
   }
@@ -574,7 +596,24 @@ private:
       node.values.erase(node.values.begin());
       if (node.values.empty()) error(node.name.loc, "enum `{}` has no value", node.name.text);
       out.enums.push_back(std::move(node));
+    } else if (auto *r = dynamic_cast<P::RecordDeclContext *>(core)) {
+      Record node;
+      node.name = name(r->name());
+      if (r->genericParams()) node.generics = generic_params(r->genericParams());
+      node.fields = fields(r->field());
+      if (node.fields.empty()) error(node.name.loc, "record `{}` has no field", node.name.text);
+      out.records.push_back(std::move(node));
     }
+  }
+
+  std::vector<GenericParam> generic_params(P::GenericParamsContext *c) {
+    std::vector<GenericParam> out;
+    for (P::GenericParamContext *g : c->genericParam()) {
+      GenericParam param{name(g->name()), g->type() ? type(g->type()) : nullptr, nullptr};
+      if (g->additive()) param.default_value = binary(g->additive()).expr;
+      out.push_back(std::move(param));
+    }
+    return out;
   }
 
   // What functions and kernels share. False if the header has a syntax error.
@@ -584,12 +623,7 @@ private:
       return false;
     f.loc = loc(c);
     f.name = name(c->name());
-    if (c->genericParams())
-      for (P::GenericParamContext *g : c->genericParams()->genericParam()) {
-        GenericParam param{name(g->name()), g->type() ? type(g->type()) : nullptr, nullptr};
-        if (g->additive()) param.default_value = binary(g->additive()).expr;
-        f.generics.push_back(std::move(param));
-      }
+    if (c->genericParams()) f.generics = generic_params(c->genericParams());
     if (c->params()) params(f, c->params());
     return true;
   }
@@ -675,9 +709,6 @@ private:
         f.persistent = k->PERSISTENT() != nullptr;
         f.grid = exprs(k->exprs());
         annotations(k->annotation(), f.annotations);
-        if (!f.persistent)
-          for (const Annotation &a : f.annotations)
-            error(a.name.loc, "`@{}` stands before `grid persistent`, or before a loop", a.name.text);
       } else if (k->ORDER()) {
         once(f.order.has_value(), k);
         f.order = name(k->name());

@@ -150,7 +150,9 @@ private:
     bool tight = i > 0 && tokens_[i]->getStartIndex() == tokens_[i - 1]->getStopIndex() + 1;
     switch (t) {
     case P::LT:
-      if (tight && is_word(type(i - 1))) return push(P::LT, i);
+      // `tensor?<` as well.
+      if (tight && (is_word(type(i - 1)) || (i > 1 && type(i - 1) == P::QUESTION && type(i - 2) == P::TENSOR)))
+        return push(P::LT, i);
       fail_generics();
       return true;
     case P::GT:
@@ -164,6 +166,20 @@ private:
         fail_generics();
       }
       return true;
+    case P::SHR: {
+      trailing(i);
+      size_t n = stack_.size();
+      if (n < 2 || stack_[n - 1].type != P::LT || stack_[n - 2].type != P::LT || type(i + 1) != P::LBRACKET) {
+        fail_generics();
+        return true;
+      }
+      retype(stack_[n - 1].token, P::GENERIC_OPEN);
+      retype(stack_[n - 2].token, P::RECORD_OPEN);
+      retype(i, P::RECORD_CLOSE);
+      pop();
+      pop();
+      return true;
+    }
     case P::LPAREN:
       if (i >= 2 && is_word(type(i - 1)) && type(i - 2) == P::AT) retype(i, P::ANNOTATION_OPEN);
       return push(P::LPAREN, i);
@@ -269,7 +285,7 @@ public:
       drop_range(P::OR, P::PERCENT);
       drop_range(P::ASSIGN, P::XOR_ASSIGN);
       bool in_ternary = has(P::COLON);
-      drop({P::QUESTION, P::LPAREN, P::LBRACKET, P::DOT, P::COLON, P::COLON_PLUS, P::GENERIC_OPEN});
+      drop({P::QUESTION, P::LPAREN, P::LBRACKET, P::DOT, P::COLON, P::COLON_PLUS, P::GENERIC_OPEN, P::RECORD_OPEN});
       if (tokens_.empty() && in_ternary) tokens_.insert(P::COLON);
     } else if (has(P::INT) && has(P::LPAREN)) {
       phrases.push_back("an expression");
@@ -281,8 +297,10 @@ public:
       drop_range(P::GRID, P::SHARED);
       drop({P::ID});
     }
+    drop({P::RECORD_OPEN});
     if (has(P::GENERIC_OPEN)) replace(P::GENERIC_OPEN, P::LT);
     if (has(P::GENERIC_CLOSE)) replace(P::GENERIC_CLOSE, P::GT);
+    if (has(P::RECORD_CLOSE)) replace(P::RECORD_CLOSE, P::SHR);
     if (has(P::COMMA)) phrases.push_back("`,`");
     drop({P::COMMA});
     for (size_t t : tokens_) phrases.push_back(token_phrase(t, vocabulary));
@@ -388,7 +406,8 @@ public:
 private:
   static bool has_block(size_t rule) {
     return rule == P::RuleIfStmt || rule == P::RuleForStmt || rule == P::RuleWhileStmt || rule == P::RuleParallelStmt ||
-           rule == P::RuleFunction || rule == P::RuleKernel || rule == P::RuleCheck || rule == P::RuleEnumDecl;
+           rule == P::RuleFunction || rule == P::RuleKernel || rule == P::RuleCheck || rule == P::RuleEnumDecl ||
+           rule == P::RuleRecordDecl;
   }
   static bool is_unit(size_t rule) {
     return has_block(rule) || rule == P::RuleLetStmt || rule == P::RuleReturnStmt || rule == P::RuleLaunchStmt ||
@@ -585,8 +604,8 @@ std::unique_ptr<ast::File> parse_file(int32_t file_id, Diagnostics &diagnostics)
   try {
     out = parse_text(file_id, source, diagnostics);
   } catch (const std::exception &e) { TKC_UNREACHABLE("parsing `{}`: {}", source.name(), e.what()); }
-  bool empty = !out || (out->imports.empty() && out->consts.empty() && out->enums.empty() && out->functions.empty() &&
-                        out->checks.empty());
+  bool empty = !out || (out->imports.empty() && out->consts.empty() && out->enums.empty() && out->records.empty() &&
+                        out->functions.empty() && out->checks.empty());
   if (empty && diagnostics.error_count() == errors_before)
     diagnostics.report({file_id, 0, 0}, DiagKind::empty_file, source.name());
   return empty ? nullptr : std::move(out);

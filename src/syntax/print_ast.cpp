@@ -50,21 +50,22 @@ public:
       names(e.values);
       out_ += " }\n";
     }
+    for (const Record &r : f.records) record(r);
     for (const Function &fn : f.functions) function(fn);
     for (const Check &c : f.checks) check(c);
   }
 
+  void record(const Record &r) {
+    add("record {}", r.name.text);
+    generic_params(r.generics);
+    out_ += " { ";
+    for (const Field &f : r.fields) field(f), out_ += "; ";
+    out_ += "}\n";
+  }
+
   void function(const Function &f) {
     add("{} {}", spelling(f.kind), f.name.text);
-    if (!f.generics.empty()) {
-      out_ += '<';
-      list(f.generics, [&](const GenericParam &g) {
-        out_ += g.name.text;
-        if (g.type) out_ += ": ", type(*g.type);
-        if (g.default_value) out_ += " = ", expr(*g.default_value, kAdditive);
-      });
-      out_ += '>';
-    }
+    generic_params(f.generics);
     out_ += '(';
     list(f.params, [&](const Param &p) {
       static constexpr const char *kModes[] = {"", "out ", "inout "};
@@ -98,7 +99,9 @@ public:
     case TypeKind::Tensor: out_ += t.optional ? "tensor?" : "tensor"; break;
     case TypeKind::Shared: out_ += "shared"; break;
     }
-    add("<{}>[", t.element.text);
+    add("<{}", t.element.text);
+    generics(t.element_args);
+    out_ += ">[";
     exprs(t.dims);
     out_ += t.any_strides ? "] strides(any)" : "]";
   }
@@ -159,7 +162,7 @@ private:
     case ExprKind::Bool: out_ += e.int_value ? "true" : "false"; return;
     case ExprKind::String: out_ += quote_string(e.text); return;
     case ExprKind::None: out_ += "None"; return;
-    case ExprKind::Name: out_ += e.text; return;
+    case ExprKind::Name: head(e); return;
     case ExprKind::Unary:
       out_ += spelling(e.unary);
       expr(*e.operands[0], kUnary);
@@ -231,10 +234,28 @@ private:
   // name<generics> of a call: no space before `<`, or it would compare.
   void head(const Expr &e) {
     out_ += e.text;
-    if (e.generics.empty()) return;
+    generics(e.generics);
+  }
+  void generics(const std::vector<Arg> &args) {
+    if (args.empty()) return;
     out_ += '<';
-    list(e.generics, [&](const Arg &a) { arg(a, kAdditive); });
+    list(args, [&](const Arg &a) { arg(a, kAdditive); });
     out_ += '>';
+  }
+  void generic_params(const std::vector<GenericParam> &params) {
+    if (params.empty()) return;
+    out_ += '<';
+    list(params, [&](const GenericParam &g) {
+      out_ += g.name.text;
+      if (g.type) out_ += ": ", type(*g.type);
+      if (g.default_value) out_ += " = ", expr(*g.default_value, kAdditive);
+    });
+    out_ += '>';
+  }
+  void field(const Field &f) {
+    add("{}: {}[", f.name.text, f.element.text);
+    exprs(f.dims);
+    out_ += ']';
   }
 
   // ---- statements
@@ -318,11 +339,7 @@ private:
     case StmtKind::Block: block(s.body); return;
     case StmtKind::Ring:
       add("ring {}: {{ ", s.targets[0].text);
-      list(s.fields, [&](const Field &f) {
-        add("{}: {}[", f.name.text, f.element.text);
-        exprs(f.dims);
-        out_ += ']';
-      });
+      list(s.fields, [&](const Field &f) { field(f); });
       out_ += " }";
       if (s.value) out_ += " stages ", expr(*s.value, kTernary);
       out_ += ';';
