@@ -2,6 +2,7 @@
 #include "runtime/fake_driver.h" // first: it opens a namespace whose names others declare as well
 
 #include "driver/ab.h"
+#include "why.h"
 #include <doctest/doctest.h>
 
 using namespace tkc;
@@ -87,7 +88,8 @@ TEST_CASE("variants of the command line") {
   CHECK(parse_variant("BM=64 --schedule s.txt")->schedule == "s.txt");
   CHECK(parse_variant("--schedule=s.txt BM=64")->schedule == "s.txt");
   CHECK(parse_variant("")->params.empty());
-  for (const char *bad : {"BM", "=3", "BM=", "--maxnreg", "--maxnreg x", "--maxnreg 0", "--schedule", "--nonsense 3", "-P"}) {
+  for (const char *bad :
+       {"BM", "=3", "BM=", "--maxnreg", "--maxnreg x", "--maxnreg 0", "--schedule", "--nonsense 3", "-P"}) {
     CAPTURE(bad);
     CHECK_FALSE(parse_variant(bad).ok());
   }
@@ -181,7 +183,7 @@ TEST_CASE("A/B: both sides are verified, share their inputs, and equal clocks gi
   std::string verified;
   b.options.verified = [&](char side, const CaseResult &r) { verified += side + r.name + " "; };
   auto r = compare_sides(b.side("scale", "BN=64"), b.side("scale", "BN=256"), b.options);
-  REQUIRE_MESSAGE(r.ok(), r.error());
+  REQUIRE_MESSAGE(r.ok(), why(r));
   CHECK(verified == "aone atwo bone btwo ");
   CHECK_FALSE(r->mismatch);
   CHECK_FALSE(r->stopped);
@@ -197,7 +199,7 @@ TEST_CASE("A/B: both sides are verified, share their inputs, and equal clocks gi
   CHECK(r->cases[0].inputs_a != r->cases[1].inputs_a);
   // A kernel that changes what it reads gets inputs of its own on each side, and they are the same.
   auto own = compare_sides(b.side("update", ""), b.side("update", "--maxnreg 64"), b.options);
-  REQUIRE_MESSAGE(own.ok(), own.error());
+  REQUIRE_MESSAGE(own.ok(), why(own));
   CHECK_FALSE(own->cases[0].shared_tensors);
   CHECK(own->cases[0].inputs_a == own->cases[0].inputs_b);
   CHECK(own->cases[0].inputs_a.size() == 2);
@@ -215,7 +217,7 @@ TEST_CASE("A/B: a side that is wrong is never timed") {
     CHECK_FALSE(r.pass());
   };
   auto r = compare_sides(b.side("scale", "BN=64"), b.side("scale", "BN=128"), b.options);
-  REQUIRE_MESSAGE(r.ok(), r.error());
+  REQUIRE_MESSAGE(r.ok(), why(r));
   CHECK(r->mismatch);
   CHECK(r->cases.empty());
   CHECK(checked == 4);

@@ -3,6 +3,7 @@
 //
 // A comment "needs sm_NN" in a file names the first target that can; older ones must refuse it, with a diagnostic.
 #include "compile_kit.h"
+#include "driver/instance_key.h"
 #include "driver/verify.h"
 #include "ir/target.h"
 #include "syntax/parse.h"
@@ -10,6 +11,7 @@
 #include <doctest/doctest.h>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 using namespace tkc;
@@ -76,12 +78,16 @@ template <typename F> void each_compiled(Loaded &l, const ir::Target &target, bo
   for (const ast::Function *k : l.program->entries()) {
     const ast::Check *check = l.program->check_for(k->name.text, bench);
     if (!check) continue;
+    // Most cases differ in sizes only, and have the same code.
+    std::map<driver::InstanceKey, std::optional<codegen::EmitResult>> done;
     for (const ast::Case &c : check->cases) {
       std::string at = k->name.text + "." + c.name.text + " for " + target.name;
       CAPTURE(at);
       auto spec = sema::evaluate_case(*l.program, *k, *check, c, l.diags);
       REQUIRE(spec);
-      auto compiled = driver::compile_entry(*l.program, *k, spec->spec, o, l.diags);
+      auto [entry, fresh] = done.try_emplace(driver::instance_key(*k, spec->spec));
+      auto &compiled = entry->second;
+      if (fresh) compiled = driver::compile_entry(*l.program, *k, spec->spec, o, l.diags);
       std::string messages = l.diags.render_all();
       INFO(messages);
       Then then = f(compiled, messages);

@@ -5,6 +5,7 @@
 #include "compile_kit.h"
 #include "driver/verify.h"
 #include "lines.h"
+#include "why.h"
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
@@ -186,7 +187,7 @@ TEST_CASE("the emulator catches what breaks the synchronisation of a pipelined k
       options.threads = 1;
       options.instruction_budget = 1 << 22;
       Status clean = driver::run_emu(*compiled, want, sources, options, printed);
-      REQUIRE_MESSAGE(clean, clean.failed().message);
+      REQUIRE_MESSAGE(clean, why(clean));
       const codegen::KernelAbi &abi = compiled->code.abis[driver::may_use_aligned(*compiled->function, *data) ? 0 : 1];
       const std::string original = compiled->code.ptx;
       std::vector<Mutant> list = mutants(original, abi.entry);

@@ -9,6 +9,7 @@
 #include "passes/passes.h"
 #include "passes/prove_protocol.h"
 #include "passes/schedule_loops.h"
+#include "why.h"
 #include <algorithm>
 #include <doctest/doctest.h>
 #include <fstream>
@@ -559,7 +560,7 @@ void run_mutant(const Sample &sample, Subject &original, std::unique_ptr<Functio
     std::string printed;
     auto first = emit(copy(*k.f));
     Status ran = driver::run_emu(*first, want, k.sources, {}, printed);
-    REQUIRE_MESSAGE(ran, ran.failed().message);
+    REQUIRE_MESSAGE(ran, why(ran));
     auto changed = emit(std::move(mutant));
     for (emu::Policy policy : {emu::Policy::Eager, emu::Policy::Lazy, emu::Policy::Random, emu::Policy::Reverse})
       for (uint64_t seed = 1; seed <= (policy == emu::Policy::Random ? 4u : 1u); seed++) {
@@ -568,7 +569,7 @@ void run_mutant(const Sample &sample, Subject &original, std::unique_ptr<Functio
         options.policy = policy;
         options.seed = seed;
         Status s = driver::run_emu(*changed, got, k.sources, options, printed);
-        REQUIRE_MESSAGE(s, s.failed().message);
+        REQUIRE_MESSAGE(s, why(s));
         for (size_t i = 0; i < got.tensors.size(); i++) CHECK(got.tensors[i].bytes == want.tensors[i].bytes);
       }
   }

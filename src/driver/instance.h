@@ -10,6 +10,11 @@ struct Instance {
   std::unique_ptr<sema::HostProgram> program; // null: a kernel
   std::vector<std::string> remarks;           // of the unfused form
 };
+// What has been compiled of an instance so far.
+struct InstanceCode {
+  std::unique_ptr<CompiledKernel> kernel;
+  std::map<std::set<size_t>, std::unique_ptr<CompiledProgram>> programs; // by the kernels that a plan launches
+};
 // Nothing after an error, which is in `diags`.
 std::optional<Instance> make_instance(sema::Program &program, const ast::Function &ast, const sema::InstanceSpec &spec,
                                       const ir::Target *target, Diagnostics &diags);

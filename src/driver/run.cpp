@@ -207,7 +207,8 @@ Result<RunResult> run_kernel(sema::Program &program, const ast::Function &kernel
   out.data = std::move(*data);
   if (o.progress) o.progress(kernel.name.text);
   std::vector<LaunchData> results;
-  TKC_TRY(run_on(program, out.instance, deduced.spec, o, diags, out.data, out.printed, results));
+  InstanceCode code;
+  TKC_TRY(run_on(program, out.instance, deduced.spec, o, diags, out.data, out.printed, results, code));
   std::vector<TensorOutput> outputs;
   for (size_t i = 0; i < f.params.size(); i++) {
     const std::string &name = f.params[i].name;

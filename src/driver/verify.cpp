@@ -1,4 +1,5 @@
 #include "driver/verify.h"
+#include "driver/instance_key.h"
 #include "driver/program_gpu.h"
 #include "ir/target.h"
 #include "runtime/generators.h"
@@ -152,7 +153,7 @@ static Status run_schedules(const EmuRun &run_once, const VerifyOptions &o, Laun
 
 static Status run_program_on(sema::Program &program, const Instance &instance, const VerifyOptions &o,
                              Diagnostics &diags, LaunchData &data, std::string &printed,
-                             std::vector<LaunchData> &results) {
+                             std::vector<LaunchData> &results, InstanceCode &code) {
   auto plan = make_plan(*instance.program, data, o.device_facts(), diags.sources());
   if (!plan) return plan.failed();
   if (o.show_plan) printed += plan->to_string();
@@ -161,7 +162,8 @@ static Status run_program_on(sema::Program &program, const Instance &instance, c
     return run_interp(*plan, data, diags.sources(), printed);
   }
   std::set<size_t> wanted = kernels_of(*plan);
-  auto compiled = compile_program(program, *instance.program, o.compile, diags, &wanted);
+  auto &compiled = code.programs[wanted];
+  if (!compiled) compiled = compile_program(program, *instance.program, o.compile, diags, &wanted);
   if (!compiled) return failure("the program has errors");
   if (o.executor == Executor::Gpu) return run_gpu(*o.device, *plan, *compiled, data, o.graph, o.gpu_limit());
   return run_schedules([&](LaunchData &run, const emu::Options &options,
@@ -170,13 +172,15 @@ static Status run_program_on(sema::Program &program, const Instance &instance, c
 }
 
 Status run_on(sema::Program &program, const Instance &instance, const sema::InstanceSpec &spec, const VerifyOptions &o,
-              Diagnostics &diags, LaunchData &data, std::string &printed, std::vector<LaunchData> &results) {
-  if (instance.program) return run_program_on(program, instance, o, diags, data, printed, results);
+              Diagnostics &diags, LaunchData &data, std::string &printed, std::vector<LaunchData> &results,
+              InstanceCode &code) {
+  if (instance.program) return run_program_on(program, instance, o, diags, data, printed, results, code);
   if (o.executor == Executor::Interp) {
     TimeLimit limit(o.limit_seconds);
     return run_interp(*instance.function, data, diags.sources(), printed);
   }
-  auto compiled = compile_kernel(program, *instance.ast, spec, o.compile, diags);
+  auto &compiled = code.kernel;
+  if (!compiled) compiled = compile_kernel(program, *instance.ast, spec, o.compile, diags);
   if (!compiled) return failure("the kernel has errors");
   if (o.executor == Executor::Gpu) return run_gpu(*o.device, *compiled, data, diags.sources(), o.gpu_limit());
   return run_schedules([&](LaunchData &run, const emu::Options &options,
@@ -184,8 +188,17 @@ Status run_on(sema::Program &program, const Instance &instance, const sema::Inst
                        o, data, printed, results);
 }
 
+// Instances by compile-time parameters and absent tensors: most cases differ in sizes only.
+struct Instances {
+  struct Entry {
+    std::optional<Instance> instance;
+    InstanceCode code;
+  };
+  std::map<InstanceKey, Entry> entries;
+};
+
 static CaseResult run_case(sema::Program &program, const ast::Function &kernel, const ast::Check &check,
-                           const sema::CaseSpec &c, const VerifyOptions &o, Diagnostics &diags) {
+                           const sema::CaseSpec &c, const VerifyOptions &o, Diagnostics &diags, Instances &instances) {
   CaseResult out;
   out.kernel = kernel.name.text;
   out.name = c.name;
@@ -198,15 +211,17 @@ static CaseResult run_case(sema::Program &program, const ast::Function &kernel, 
   sema::InstanceSpec spec = c.spec;
   for (const auto &[k, v] : o.overrides.params) spec.params[k] = v;
   spec.absent.insert(o.overrides.absent.begin(), o.overrides.absent.end());
-  auto instance = o.unfused ? make_unfused(program, kernel, spec, *o.compile.target, diags)
-                            : make_instance(program, kernel, spec, o.compile.target, diags);
+  auto &[instance, code] = instances.entries[instance_key(kernel, spec)];
+  if (!instance)
+    instance = o.unfused ? make_unfused(program, kernel, spec, *o.compile.target, diags)
+                         : make_instance(program, kernel, spec, o.compile.target, diags);
   if (!instance) return fail(failure("the {} has errors", ast::spelling(kernel.kind)));
   const ir::Function *typed = instance->function.get();
   auto data = make_data(program, &check, *typed, c, {.seed = o.seed}, diags);
   if (!data) return fail(data.failed());
   LaunchData before = *data;
   std::vector<LaunchData> results;
-  Status ran = run_on(program, *instance, spec, o, diags, *data, out.printed, results);
+  Status ran = run_on(program, *instance, spec, o, diags, *data, out.printed, results, code);
   if (!ran) return fail(ran.failed());
   if (results.empty()) results.push_back(*data);
   std::vector<sema::HostArg> args = words_of(*typed);
@@ -279,6 +294,7 @@ static CaseResult run_case(sema::Program &program, const ast::Function &kernel, 
 
 void verify_kernel(sema::Program &program, const ast::Function &kernel, const ast::Check &check, const VerifyOptions &o,
                    Diagnostics &diags, const std::function<void(const CaseResult &)> &done) {
+  Instances instances;
   for (const ast::Case &c : check.cases) {
     if (!o.only_case.empty() && c.name.text != o.only_case) continue;
     auto spec = sema::evaluate_case(program, kernel, check, c, diags);
@@ -292,7 +308,7 @@ void verify_kernel(sema::Program &program, const ast::Function &kernel, const as
       continue;
     }
     if (o.progress) o.progress(fmt::format("{}.{}", kernel.name.text, c.name.text));
-    CaseResult r = run_case(program, kernel, check, *spec, o, diags);
+    CaseResult r = run_case(program, kernel, check, *spec, o, diags, instances);
     if (diags.has_errors()) return;
     done(r);
     if (r.error_kind != ErrorKind::Failure) return;

@@ -42,10 +42,11 @@ struct CaseResult {
   bool pass() const;
 };
 
-// Runs a kernel or program on the executor of the options, compiled as `spec` says where it must be.
+// Runs a kernel or program on the executor of the options, compiled as `spec` says where it must be and `code` does not
+// have it yet.
 Status run_on(sema::Program &program, const Instance &instance, const sema::InstanceSpec &spec,
               const VerifyOptions &options, Diagnostics &diags, LaunchData &data, std::string &printed,
-              std::vector<LaunchData> &results);
+              std::vector<LaunchData> &results, InstanceCode &code);
 // The limits for an output: those of the block (which may be null), else what rounding to the dtype leaves.
 Tolerance tolerance_of(const ast::Check *check, const std::string &output, DType t, Diagnostics &diags);
 

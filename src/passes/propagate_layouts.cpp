@@ -9,6 +9,7 @@
 #include "ir/op_def.h"
 #include "layout/pieces.h"
 #include "passes/layout_work.h"
+#include "passes/record_copies.h"
 #include <algorithm>
 #include <cmath>
 
@@ -206,6 +207,7 @@ private:
     bool shared = converted(v, l);
     Conversion c{op, int64_t(i), l};
     Work work = cost_.conversion(v, *home(v), l, staged_.count(v), c.how);
+    if (c.how == Conversion::How::Reread) work.shared += conflicts(*v->op, l);
     work_->add_conversion(v, op, work, shared, c.how == Conversion::How::Reread);
     plan_.conversions.push_back(std::move(c));
   }
@@ -282,6 +284,11 @@ private:
   }
   static size_t first_value(const Op *op) { return op->attrs.ints("drop").size() + 1; }
 
+  // Of reads of a field of records from a ring, in cycles of the SM.
+  double conflicts(const Op &load, const RegLayout &to) const {
+    return double(vars_.warps) * double(record_conflicts(load, to)) * ConvertCosts().wavefront;
+  }
+
   void load(Op *op) {
     Value *r = op->result();
     if (!is_tile(r)) return set(r, scalar_);
@@ -292,6 +299,7 @@ private:
       Work direct = cost_.access(*op, w->layout, r->type.dtype, false);
       if (weight_ > 1) direct.serial += kLoopLoadLatency;
       Work staged = work + cost_.staged(coalesced, w->layout, r->type.dtype, weight_ > 1);
+      if (weight_ > 1) staged.shared += conflicts(*op, w->layout);
       if (direct.cycles() <= staged.cycles()) {
         chosen = accessed = w->layout;
         work = direct;

@@ -4,8 +4,7 @@
 #include "support/check.h"
 #include <algorithm>
 #include <cstring>
-#include <deque>
-#include <unordered_map>
+#include <utility>
 
 namespace tkc::passes::protocol {
 
@@ -30,8 +29,45 @@ struct Next {
   std::optional<Failure> failure;
 };
 
-struct Hash {
-  size_t operator()(const Cells &c) const {
+// The states that were met, in order: their cells one behind the other, and a table of them by hash.
+class States {
+public:
+  explicit States(size_t cells) : cells_(cells), table_(1024) {}
+  size_t size() const { return hashes_.size(); }
+  // Whether it was not there yet.
+  bool add(const Cells &c) {
+    uint64_t h = hash(c);
+    if (2 * hashes_.size() >= table_.size()) grow();
+    size_t at = place(h, c);
+    if (table_[at]) return false;
+    all_.insert(all_.end(), c.begin(), c.end());
+    hashes_.push_back(h);
+    table_[at] = uint32_t(hashes_.size());
+    return true;
+  }
+  void get(size_t i, Cells &c) const { c.assign(begin(i), begin(i) + cells_); }
+
+private:
+  const int16_t *begin(size_t i) const { return all_.data() + i * cells_; }
+  // Where it is or belongs.
+  size_t place(uint64_t h, const Cells &c) const {
+    size_t at = h & (table_.size() - 1);
+    while (uint32_t n = table_[at]) {
+      if (hashes_[n - 1] == h && std::equal(c.begin(), c.end(), begin(n - 1))) break;
+      at = (at + 1) & (table_.size() - 1);
+    }
+    return at;
+  }
+  void grow() {
+    std::vector<uint32_t> old = std::exchange(table_, std::vector<uint32_t>(2 * table_.size()));
+    for (uint32_t n : old) {
+      if (!n) continue;
+      size_t at = hashes_[n - 1] & (table_.size() - 1);
+      while (table_[at]) at = (at + 1) & (table_.size() - 1);
+      table_[at] = n;
+    }
+  }
+  static uint64_t hash(const Cells &c) {
     // Four cells a step: each waits for the multiplication before.
     uint64_t h = 0x9e3779b97f4a7c15u;
     auto mix = [&h](uint64_t word) { h = (h ^ word) * 0xff51afd7ed558ccdu, h ^= h >> 32; };
@@ -41,13 +77,20 @@ struct Hash {
       mix(word);
     }
     for (; i < c.size(); i++) mix(uint64_t(uint16_t(c[i])));
-    return size_t(h);
+    return h;
   }
+
+  size_t cells_;
+  std::vector<int16_t> all_;
+  std::vector<uint64_t> hashes_;
+  std::vector<uint32_t> table_; // numbers of states from 1 on; 0: free
 };
 
 class Explorer {
 public:
-  Explorer(const Skeleton &s, const std::vector<Counts> &counts) : s_(s), counts_(counts), l_(s) {
+  // `symmetric`: of states that differ only in which of a role's two agents is which, one is looked at.
+  Explorer(const Skeleton &s, const std::vector<Counts> &counts, bool symmetric)
+      : s_(s), counts_(counts), l_(s), seen_(l_.cells()) {
     for (size_t r = 0; r < s.rings.size(); r++) {
       writers_.push_back(writers_of(int(r)));
       fillers_.push_back(
@@ -58,7 +101,10 @@ public:
     }
     for (int st = 0; st < s.streams; st++)
       readers_.push_back(agents_with([&](const Instr &i, int) { return i.stream == st; }));
+    for (int a = 0; a + 1 < l_.agents() && symmetric; a++)
+      if (l_.role(a) == l_.role(a + 1) && alike(l_.role(a))) twins_.push_back(a);
   }
+  bool has_twins() const { return !twins_.empty(); }
 
   Exploration run(int64_t limit) {
     Exploration out;
@@ -69,8 +115,10 @@ public:
     std::vector<Next> first;
     go(l_.initial(), all, first);
     if (!add(-1, std::move(first), out)) return out;
+    Cells cells;
     for (size_t at = 0; at < states_.size(); at++) {
-      std::vector<Next> next = successors(*states_[at].cells);
+      seen_.get(at, cells);
+      std::vector<Next> next = successors(cells);
       if (!add(int64_t(at), std::move(next), out)) return out;
       if (int64_t(states_.size()) > limit) {
         out.end = Exploration::End::Unproven;
@@ -84,8 +132,7 @@ public:
   }
 
 private:
-  struct State {
-    const Cells *cells; // in seen_
+  struct State { // its cells are in seen_
     int64_t parent;
     int32_t choice; // of the parent's successors
   };
@@ -140,8 +187,8 @@ private:
         return false;
       }
       normalise(next[i].cells);
-      auto [it, fresh] = seen_.emplace(std::move(next[i].cells), 0);
-      if (fresh) states_.push_back({&it->first, parent, int32_t(i)});
+      for (int a : twins_) sort(next[i].cells, a);
+      if (seen_.add(next[i].cells)) states_.push_back({parent, int32_t(i)});
     }
     return true;
   }
@@ -156,8 +203,11 @@ private:
       std::vector<Next> next;
       if (from < 0)
         go(l_.initial(), start_, next);
-      else
-        next = successors(*states_[size_t(from)].cells);
+      else {
+        Cells cells;
+        seen_.get(size_t(from), cells);
+        next = successors(cells);
+      }
       for (Entry &e : next[size_t(which)].log) out.timeline.push_back(std::move(e));
     }
     out.end = f.limit ? Exploration::End::Unproven : Exploration::End::Broken;
@@ -169,9 +219,9 @@ private:
 
   // ---- steps
 
-  std::vector<Next> successors(const Cells &from) {
+  std::vector<Next> successors(Cells &from) {
     std::vector<Next> out;
-    Cells c = from;
+    Cells &c = from;
     int16_t ended = 0;
     for (int a = 0; a < l_.agents(); a++)
       if (at(c, a).act == Act::Exit) ended |= bit(a);
@@ -391,11 +441,10 @@ private:
   // Each of the agents executes up to its next blocking op. Every bit that has not been taken before is tried both
   // ways.
   void resume(Next n, int16_t agents, std::vector<Next> &out, bool past_stop = false) {
-    std::deque<std::pair<Next, bool>> work;
+    std::vector<std::pair<Next, bool>> work;
     work.emplace_back(std::move(n), past_stop);
-    while (!work.empty()) {
-      auto [now, past] = std::move(work.front());
-      work.pop_front();
+    for (size_t at_work = 0; at_work < work.size(); at_work++) {
+      auto [now, past] = std::move(work[at_work]);
       bool split = false;
       for (int a = 0; a < l_.agents() && !split && !now.failure; a++) {
         if (!(agents & bit(a))) continue;
@@ -767,6 +816,40 @@ private:
     }
   }
 
+  // ---- agents that may be exchanged
+
+  // Whether a run stays one if a role's two agents change places. They execute the same code, but for what its first
+  // warp alone does by tma; and they stand for different numbers of warps, which matters only where a barrier may be
+  // complete without one of them.
+  bool alike(int role) const {
+    for (int r = 0; r < int(s_.rings.size()); r++) {
+      int64_t full = 0, empty = 0;
+      bool fills = false, releases = false;
+      for (int a = 0; a < l_.agents(); a++)
+        for (Act act : {Act::Publish, Act::Release}) {
+          bool does =
+              std::any_of(code(a).begin(), code(a).end(), [&](const Instr &i) { return i.act == act && i.ring == r; });
+          if (!does) continue;
+          if (act == Act::Publish) full += counts(r).full_arrivals * l_.weight(a), fills |= l_.role(a) == role;
+          if (act == Act::Release) empty += counts(r).empty_arrivals * l_.weight(a), releases |= l_.role(a) == role;
+        }
+      bool filled = std::any_of(s_.roles[size_t(role)].code.begin(), s_.roles[size_t(role)].code.end(),
+                                [&](const Instr &i) { return i.act == Act::Fill && i.ring == r; });
+      if ((fills || filled) && ring(r).tma) return false;
+      if (fills && ring(r).mbarrier && full != counts(r).full_init) return false;
+      if (releases && empty != counts(r).empty_init) return false;
+    }
+    return true;
+  }
+  // Of the two forms of a state the smaller one.
+  void sort(Cells &c, int a) {
+    int order = l_.compare(c, a, a + 1);
+    if (order < 0) return;
+    other_ = c;
+    l_.exchange(other_, a, a + 1);
+    if (order > 0 || other_ < c) std::swap(c, other_);
+  }
+
   // ---- words
   std::string describe(Cells &c, int a, const Instr &i) const {
     std::string out = ir::def(*i.op).name.s;
@@ -797,14 +880,20 @@ private:
   std::vector<int16_t> readers_;                   // per stream
   int16_t start_ = 0;
   bool telling_ = false;
-  std::unordered_map<Cells, char, Hash> seen_;
+  Cells other_;            // for sort()
+  std::vector<int> twins_; // first agents of roles whose two agents may be exchanged
+  States seen_;
   std::vector<State> states_;
 };
 
 } // namespace
 
 Exploration explore(const Skeleton &s, const std::vector<Counts> &counts, int64_t state_limit) {
-  return Explorer(s, counts).run(state_limit);
+  // A run that breaks something is told with all agents told apart.
+  Explorer quick(s, counts, true);
+  Exploration out = quick.run(state_limit);
+  if (out.end == Exploration::End::Proven || !quick.has_twins() || out.states > state_limit) return out;
+  return Explorer(s, counts, false).run(state_limit);
 }
 
 } // namespace tkc::passes::protocol

@@ -38,4 +38,38 @@ Cells Layout::initial() const {
   return c;
 }
 
+int Layout::compare(const Cells &c, int a, int b) const {
+  auto of = [&](int agent) { return c.begin() + agent * agent_cells_; };
+  auto [x, y] = std::mismatch(of(a), of(a) + agent_cells_, of(b));
+  return x == of(a) + agent_cells_ ? 0 : *x < *y ? -1 : 1;
+}
+
+void Layout::exchange(Cells &c, int a, int b) const {
+  auto ranges = [&](size_t at, size_t each) {
+    auto first = c.begin() + int64_t(at);
+    std::swap_ranges(first + int64_t(a * int(each)), first + int64_t((a + 1) * int(each)),
+                     first + int64_t(b * int(each)));
+  };
+  auto bits = [&](int16_t &cell) {
+    int x = cell >> a & 1, y = cell >> b & 1;
+    if (x != y) cell = int16_t(cell ^ (1 << a | 1 << b));
+  };
+  auto marks = [&](size_t at) {
+    ranges(at, 3);
+    for (size_t k = 0; k < role_.size(); k++) bits(c[at + 3 * k + 1]), bits(c[at + 3 * k + 2]);
+  };
+  ranges(0, size_t(agent_cells_));
+  for (int r = 0; r < rings_; r++) {
+    marks(ring_at_[size_t(r)]);
+    for (int k = 0; k < s_.rings[size_t(r)].stages; k++) {
+      size_t slot = at(r, k);
+      bits(c[slot + 1]), bits(c[slot + 3]); // who has arrived
+      ranges(slot + 4, 5);
+      for (size_t o = 0; o < role_.size(); o++) bits(c[slot + 4 + 5 * o + 4]); // to whom it is visible
+      marks(slot + 4 + 5 * role_.size());
+    }
+  }
+  for (int st = 0; st < s_.streams; st++) ranges(stream_at(st) + 2, 1);
+}
+
 } // namespace tkc::passes::protocol

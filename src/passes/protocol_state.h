@@ -40,6 +40,12 @@ public:
   int16_t members(int role) const { return members_[size_t(role)]; } // bits
   bool first_of_role(int agent) const { return agent == 0 || role(agent - 1) != role(agent); }
   Cells initial() const;
+  size_t cells() const { return size_; }
+  // What two agents have of their own, but for what they know of others: negative, 0 or positive as it is smaller, the
+  // same or larger.
+  int compare(const Cells &c, int a, int b) const;
+  // The state in which agent a is where b is, and b where a is.
+  void exchange(Cells &c, int a, int b) const;
 
   int16_t &place(Cells &c, int agent) const { return c[size_t(agent * agent_cells_)]; }
   int16_t &var(Cells &c, int agent, int v) const { return c[size_t(agent * agent_cells_ + 1 + v)]; }

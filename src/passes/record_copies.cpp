@@ -74,6 +74,12 @@ std::vector<RecordPart> plan_record_copies(const std::vector<const Op *> &loads,
   return parts;
 }
 
+int64_t record_conflicts(const Op &load, const RegLayout &to) {
+  if (!is_whole_field(load)) return 0;
+  SmemCost c = smem_load_cost(to, record_part_layout(load), {});
+  return c.wavefronts - c.ideal;
+}
+
 SmemLayout record_part_layout(const Op &load) {
   const Op &field = *field_of(load);
   return ir::field_layout(field.attrs.dtype("dtype"), field.attrs.ints("shape"), field.attrs.i("swizzle"));

@@ -31,5 +31,8 @@ std::vector<RecordPart> plan_record_copies(const std::vector<const ir::Op *> &lo
                                            std::vector<RecordCopy> &out);
 // How the field of such a load lies in a slot.
 SmemLayout record_part_layout(const ir::Op &load);
+// Wavefronts that a warp loses to bank conflicts where it reads such a load's field from a slot as `to`: other tiles
+// lie there as suits their reader, fields of records as their type says. 0 of other loads.
+int64_t record_conflicts(const ir::Op &load, const RegLayout &to);
 
 } // namespace tkc::passes

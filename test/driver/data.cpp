@@ -5,6 +5,7 @@
 #include "ir/target.h"
 #include "runtime/compare.h"
 #include "runtime/generators.h"
+#include "why.h"
 #include <doctest/doctest.h>
 
 using namespace tkc;
@@ -54,7 +55,7 @@ struct Loaded {
   const ast::Function &ast(const char *kernel) { return *program->find_entry(kernel); }
   BenchSource source() {
     auto data = bench_shapes(*program, *check, *f, *c, diags);
-    REQUIRE_MESSAGE(data.ok(), data.error());
+    REQUIRE_MESSAGE(data.ok(), why(data));
     return {*program, *check, *f, *c, diags, *data};
   }
 };
@@ -157,7 +158,7 @@ TEST_CASE("a benchmark's inputs are what its block says") {
   std::vector<LaunchData> groups;
   for (int64_t g : {0, 1, 0}) {
     auto data = bench_contents(s, g);
-    REQUIRE_MESSAGE(data.ok(), data.error());
+    REQUIRE_MESSAGE(data.ok(), why(data));
     groups.push_back(std::move(*data));
     const std::vector<HostTensor> &t = groups.back().tensors;
     CHECK(t[0] == fill_tensor(convention_fill(DType::F32), DType::F32, {7}, bench_seed(g, 0)));
@@ -201,7 +202,7 @@ TEST_CASE("a benchmark's tensors lie as its case says") {
   auto device = Device::open(0, &api);
   REQUIRE(device.ok());
   auto made = make_tensors(b, 1, **device);
-  REQUIRE_MESSAGE(made.ok(), made.error());
+  REQUIRE_MESSAGE(made.ok(), why(made));
   auto first = bench_contents(b, 0);
   REQUIRE(first.ok());
   HostTensor want = to_memory(first->tensors[0], {8, 1});

@@ -8,6 +8,7 @@
 #include "ir/target.h"
 #include "runtime/file_io.h"
 #include "syntax/parse.h"
+#include "why.h"
 #include <cstring>
 #include <doctest/doctest.h>
 #include <filesystem>
@@ -118,7 +119,7 @@ TEST_CASE("temporaries share bytes when their lives do not overlap, and only the
 })");
   for (int64_t n : {1, 64, 100, 1000}) {
     auto plan = p.plan(n);
-    REQUIRE_MESSAGE(plan.ok(), plan.error());
+    REQUIRE_MESSAGE(plan.ok(), why(plan));
     CHECK(plan->launches.size() == 6);
     CHECK(plan->steps == 5);
     CHECK(plan->launches[3].step == plan->launches[4].step);
@@ -388,7 +389,7 @@ TEST_CASE("bench: temporaries belong to a group, each group has its graph") {
     o.graph = graph;
     gpu.recorded.clear();
     auto b = PreparedBench::create(*p.program, *p.host->ast, *check, *c, o, p.diags);
-    REQUIRE_MESSAGE(b.ok(), b.error());
+    REQUIRE_MESSAGE(b.ok(), why(b));
     // x, y, z and two temporaries of 4000 bytes.
     CHECK((*b)->workspace_bytes == 4096 + 4000);
     CHECK((*b)->groups == bench_groups(3 * 4000 + 4096 + 4000, 50 << 20));
@@ -417,7 +418,7 @@ TEST_CASE("bench: temporaries belong to a group, each group has its graph") {
     stamped("copy", 3, 2000);
     stamped("add", 4, 5000);
     auto breakdown = (*b)->breakdown(convention);
-    REQUIRE_MESSAGE(breakdown.ok(), breakdown.error());
+    REQUIRE_MESSAGE(breakdown.ok(), why(breakdown));
     const std::vector<BenchPart> &parts = breakdown->parts;
     REQUIRE(parts.size() == 2);
     CHECK(parts[0].kernel == "copy");
@@ -482,14 +483,14 @@ TEST_CASE("stamped PTX computes the same and says when it ran") {
     auto stamped = stamped_ptx(compiled->code.ptx);
     REQUIRE(stamped.ok());
     auto parsed = emu::parse_ptx(*stamped);
-    REQUIRE_MESSAGE(parsed.module, parsed.errors.front().message);
+    REQUIRE_MESSAGE(parsed.module, (parsed.errors.empty() ? "" : parsed.errors.front().message));
     const codegen::KernelAbi &abi = compiled->code.abis[1];
     const ast::Check *check = program->check_for(kernel->name.text, false);
     REQUIRE(check);
     auto c = sema::evaluate_case(*program, *kernel, *check, check->cases[0], diags);
     REQUIRE(c);
     auto data = make_data(*program, check, *compiled->function, *c, {}, diags);
-    REQUIRE_MESSAGE(data.ok(), data.error());
+    REQUIRE_MESSAGE(data.ok(), why(data));
     auto grid = launch_grid(*compiled->function, *data, sources);
     REQUIRE(grid.ok());
     auto run = [&](const emu::Module &module, const std::string &entry, bool table, Stamp &stamp) {
@@ -519,7 +520,7 @@ TEST_CASE("stamped PTX computes the same and says when it ran") {
       CHECK_MESSAGE(report.ok(), emulator_failure(report).message);
       if (table) {
         auto read = read_stamp(std::span<const uint8_t>(memory.host(stamps), size_t(kStampBytes)));
-        REQUIRE_MESSAGE(read.ok(), read.error());
+        REQUIRE_MESSAGE(read.ok(), why(read));
         stamp = *read;
       }
       std::vector<std::vector<uint8_t>> out;
@@ -554,7 +555,7 @@ TEST_CASE("what a GPU can do at best is measured once for each GPU") {
     CAPTURE(again);
     gpu.calls.clear();
     auto c = ceilings_of(o, *folder, convention);
-    REQUIRE_MESSAGE(c.ok(), c.error());
+    REQUIRE_MESSAGE(c.ok(), why(c));
     CHECK(c->bytes == doctest::Approx(8 * 67108864 / 2.5e-3));
     CHECK(c->flops == doctest::Approx(2.0 * 128 * 128 * 32 * 8 * 132 * 256 / 2.5e-3));
     CHECK(gpu.calls.empty() == again);

@@ -3,6 +3,7 @@
 #include "ir/target.h"
 #include "runtime/generators.h"
 #include "syntax/parse.h"
+#include "why.h"
 #include <cmath>
 #include <numeric>
 
@@ -110,7 +111,7 @@ int64_t workspace_bytes(const Problem &p, const char *target) {
   }
   auto facts = driver::DeviceFacts::of(*ir::find_target(target));
   auto plan = driver::make_plan(*v.host, views, facts, sample_of(p.program).sources);
-  REQUIRE_MESSAGE(plan.ok(), (plan.ok() ? "" : plan.error()));
+  REQUIRE_MESSAGE(plan.ok(), why(plan));
   return plan->workspace_bytes;
 }
 
@@ -149,7 +150,7 @@ Tensors run(const Problem &p, const How &how) {
   driver::LaunchData before = buffers;
   const ir::Target *target = ir::find_target("sm_120");
   auto plan = driver::make_plan(*v.host, views, driver::DeviceFacts::of(*target), s.sources);
-  REQUIRE_MESSAGE(plan.ok(), (plan.ok() ? "" : plan.error()));
+  REQUIRE_MESSAGE(plan.ok(), why(plan));
   std::string printed;
   Status ran;
   if (how.executor == driver::Executor::Interp) {
@@ -165,7 +166,7 @@ Tensors run(const Problem &p, const How &how) {
     REQUIRE_MESSAGE(compiled, s.diags.render_all());
     ran = run_emu(*plan, *compiled, buffers, how.emu, printed);
   }
-  REQUIRE_MESSAGE(ran.ok(), (ran.ok() ? "" : ran.error()));
+  REQUIRE_MESSAGE(ran.ok(), why(ran));
   Tensors out;
   for (size_t k = 0; k < header.params.size(); k++) {
     const ir::Param &param = header.params[k];

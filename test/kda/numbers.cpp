@@ -4,6 +4,7 @@
 #include "compile_kit.h"
 #include "kda/kit.h"
 #include "runtime/json_reader.h"
+#include "why.h"
 
 using namespace tkc;
 using namespace tkc::test;
@@ -17,7 +18,7 @@ struct Numbers {
 
 Numbers read(const std::string &name) {
   auto json = parse_json(source_text("test/kda/" + name + ".json"));
-  REQUIRE_MESSAGE(json.ok(), (json.ok() ? "" : json.error()));
+  REQUIRE_MESSAGE(json.ok(), why(json));
   Numbers n;
   Problem &p = n.forward;
   p.program = "kda_forward";

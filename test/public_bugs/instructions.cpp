@@ -5,6 +5,7 @@
 #include "lines.h"
 #include "public_bugs/kit.h"
 #include "runtime/tensor_map.h"
+#include "why.h"
 
 using namespace tkc;
 using namespace public_bugs;
@@ -137,7 +138,7 @@ TEST_CASE("a map of a tensor of less than 128 KiB does not keep the bit that som
   for (int64_t stride : {256, 1024, 2048}) {
     map.strides = {stride};
     auto made = encode_tensor_map(api, map);
-    REQUIRE_MESSAGE(made.ok(), made.error());
+    REQUIRE_MESSAGE(made.ok(), why(made));
     int64_t span = 99 * stride + 128;
     CHECK((made->opaque[1] >> 21 & 1) == (span >= 128 * 1024));
     CHECK((made->opaque[1] | uint64_t(1) << 21) == ~uint64_t(0)); // no other bit

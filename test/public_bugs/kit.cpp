@@ -1,5 +1,6 @@
 #include "public_bugs/kit.h"
 #include "lines.h"
+#include "why.h"
 #include <fmt/ranges.h>
 
 namespace public_bugs {
@@ -80,7 +81,7 @@ std::string run_edited(const std::string &text, const std::string &kernel, const
     emu::Options options;
     options.instruction_budget = 1 << 22;
     Status clean = driver::run_emu(*code, want, sources, options, printed);
-    REQUIRE_MESSAGE(clean, clean.failed().message);
+    REQUIRE_MESSAGE(clean, why(clean));
     std::string edited = edit(code->code.ptx);
     REQUIRE(edited != code->code.ptx);
     code->code.ptx = edited;

@@ -6,6 +6,7 @@
 #include "runtime/nvml.h"
 #include "runtime/occupancy.h"
 #include "runtime/tensor_map.h"
+#include "why.h"
 #include <chrono>
 #include <cstdlib>
 #include <doctest/doctest.h>
@@ -408,7 +409,7 @@ TEST_CASE("gpu: tensor map, cluster, programmatic and cooperative launches (sm_9
   CHECK(gpu.device->info().tensor_maps);
   CHECK(gpu.device->info().clusters);
   Result<Module> m = Module::load_ptx(*gpu.device, kTmaPtx);
-  REQUIRE_MESSAGE(m.ok(), m.error());
+  REQUIRE_MESSAGE(m.ok(), why(m));
   // 10 rows of 12 words: the box at (8, 6) hangs over both ends and is filled with zeros.
   HostTensor x = fill_tensor({FillKind::Arange, 1, 1}, DType::I32, {10, 12}, 0);
   Buffer in = gpu.buffer(int64_t(x.bytes.size())), out = gpu.buffer(256);
@@ -416,7 +417,7 @@ TEST_CASE("gpu: tensor map, cluster, programmatic and cooperative launches (sm_9
   Result<cu::TensorMap> map = encode_tensor_map(
       gpu.device->api(),
       {.dtype = DType::I32, .address = in.address(), .dims = {12, 10}, .strides = {48}, .box = {8, 8}});
-  REQUIRE_MESSAGE(map.ok(), map.error());
+  REQUIRE_MESSAGE(map.ok(), why(map));
   for (uint32_t origin : {0u, 8u}) {
     uint32_t ox = origin, oy = origin ? 6 : 0;
     Params p;

@@ -3,6 +3,7 @@
 // with the interpreter.
 #include "driver/verify.h"
 #include "schedule/kit.h"
+#include "why.h"
 #include <cmath>
 
 using namespace schedule_kit;
@@ -76,7 +77,7 @@ public:
     driver::LaunchData data = data_;
     std::string printed;
     Status ran = driver::run_emu(*compiled_, data, loaded_.sources, {}, printed);
-    CHECK_MESSAGE(ran.ok(), ran.error());
+    CHECK_MESSAGE(ran.ok(), why(ran));
     for (size_t i = 0; i < data.tensors.size(); i++)
       if (typed_->params[i].type.is_tensor() && typed_->params[i].mode != ir::ParamMode::In)
         out.outputs.push_back(data.tensors[i].bytes);
