@@ -620,7 +620,7 @@ TEST_CASE("syntax errors: exact texts") {
   CHECK(errors_of("kernel k(x) { }") == "1:10 parameter `x` of a kernel needs a type\n");
   CHECK(errors_of("kernel k() -> f32 { }") == "1:12 a kernel returns nothing: its results are `out` parameters\n");
   CHECK(errors_of("kernel k() gird (1) { }") ==
-        "1:12 unexpected `gird`, expected `grid`, `order`, `warps`, `where` or `{`\n");
+        "1:12 unexpected `gird`, expected `grid`, `order`, `warps`, `where`, `{` or `@`\n");
   CHECK(errors_of("kernel k() grid (1) grid (2) { }") == "1:21 `grid` is given twice\n");
   CHECK(errors_of("fn f() -> (x + 1: f32) { }") == "1:14 unexpected `+`, expected `,`, `)` or `:`\n");
   CHECK(errors_of("enum A { }") == "1:6 enum `A` has no value\n");

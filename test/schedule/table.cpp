@@ -66,7 +66,7 @@ TEST_CASE("what must be pipelined: the samples") {
         {"attention j (2)", "80: 4 cp_async: k v | 90: 4 tma: k v; 1 proxy fence | 120: 3 tma: k v; 1 proxy fence"}}},
       {"cumsum",
        {{"row_cumsum s", "80, 90, 120: 4 mbarrier by a producer: x"},
-        {"decay_scan t", "80, 90, 120: 4 mbarrier by a producer: a x"}}},
+        {"decay_scan t", "80, 90, 120: 4 cp_async: a x"}}},
       {"gdn_forward",
        {{"kda_advance__BV_64__no_states c", "80, 90, 120: 4 mbarrier by a producer: eg beta v kp qp aq ak"},
         {"kda_advance__no_states c",
@@ -87,35 +87,35 @@ TEST_CASE("what must be pipelined: the samples") {
         {"gemm_tt k", "80, 90, 120: 4 mbarrier by a producer: a b"}}},
       {"kda_backward",
        {{"kda_cuts j", "80, 90, 120: 4 cp_async: cu"},
-        {"kda_chunk_factors c", "80, 90, 120: synchronous: @no_pipeline"},
-        {"kda_chunk_factors j", "80, 90, 120: synchronous: @no_pipeline"},
         {"kda_replay__SLOTS_5 c", "80, 90, 120: 5 mbarrier by a producer: eg v kp beta pm ak"},
         {"kda_reverse__SLOTS_5 i", "80, 90, 120: 5 mbarrier by a producer: eg do ak aq beta qp kp"},
         {"kda_gradients j",
          "80: 2 cp_async over tiles: do e x hs ds | 90: 4 cp_async over tiles: do e x hs ds | 120: synchronous: 2 "
          "stages of 45056 bytes make 123008 bytes of shared memory, 101376 are there on sm_120"},
-        {"kda_gradients tile", "80, 90, 120: synchronous: the ring of a loop inside runs on over tiles; not q: its "
-                               "place depends on `hq`; not k: its place depends on `hq`; not rq: it has a mask or "
-                               "another value; not rk: it has a mask or another value"},
+        {"kda_gradients tile", "80, 90, 120: synchronous: the ring of a loop inside runs on over tiles; not rq: it has "
+                               "a mask or another value; not rk: it has a mask or another value"},
         {"kda_gradients__finish_false__OT_f32 j",
          "80: 2 cp_async over tiles: do e x hs ds | 90: 4 cp_async over tiles: do e x hs ds | 120: synchronous: 2 "
          "stages of 45056 bytes make 123008 bytes of shared memory, 101376 are there on sm_120"},
         {"kda_gradients__finish_false__OT_f32 tile",
-         "80, 90, 120: synchronous: the ring of a loop inside runs on over tiles; not q: its place depends on `hq`; "
-         "not k: its place depends on `hq`; not rq: it has a mask or another value; not rk: it has a mask or another "
-         "value"},
-        {"kda_group_sum r", "80, 90: 3 cp_async: dqv dkv | 120: 4 cp_async: dqv dkv"},
+         "80, 90, 120: synchronous: the ring of a loop inside runs on over tiles; not rq: it has a mask or another "
+         "value; not rk: it has a mask or another value"},
+        {"kda_group_sum r", "80, 90, 120: 4 mbarrier by a producer: dqv dkv"},
         {"kda_gate_sums i", "80, 90, 120: 4 mbarrier by a producer: da"},
-        {"kda_gate_sums i (2)", "80, 90, 120: 4 mbarrier by a producer: dbias"}}},
+        {"kda_gate_sums i (2)", "80, 90, 120: 4 mbarrier by a producer: dbias"},
+        {"kda_chunk_factors tile", "80, 90, 120: synchronous: @no_pipeline"}}},
       {"kda_chain",
        {{"kda_chain c", "80: 4 mbarrier by a producer: beta v kp qp aq eg ak | 90: 3 mbarrier by a producer: beta v kp "
                         "qp aq eg ak | 120: 2 mbarrier by a producer: beta v kp qp aq eg ak"}}},
+      {"kda_chain_records",
+       {{"chain_of_records c",
+         "80: 4 mbarrier by a producer: x.beta v x.kp x.qp x.aq x.eg x.ak | 90: 3 mbarrier by a producer: x.beta v "
+         "x.kp x.qp x.aq x.eg x.ak | 120: 2 mbarrier by a producer: x.beta v x.kp x.qp x.aq x.eg x.ak"}}},
       {"kda_forward",
-       {{"kda_chunk_factors__no_pm__no_rk__no_rq c", "80, 90, 120: synchronous: @no_pipeline"},
-        {"kda_chunk_factors__no_pm__no_rk__no_rq j", "80, 90, 120: synchronous: @no_pipeline"},
-        {"kda_advance__SLOTS_5 c", "80, 90, 120: 5 mbarrier by a producer: eg beta v kp qp aq ak"},
-        {"kda_advance__BV_64 c", "80, 90, 120: 4 mbarrier by a producer: eg beta v kp qp aq ak"},
-        {"kda_advance c", "80, 90, 120: 4 mbarrier by a producer: eg beta v kp qp aq ak"}}},
+       {{"kda_advance__BV_64__overlap c", "80, 90, 120: 4 mbarrier by a producer: eg beta v kp qp aq ak"},
+        {"kda_advance__SLOTS_5__overlap c", "80, 90, 120: 5 mbarrier by a producer: eg beta v kp qp aq ak"},
+        {"kda_advance__overlap c", "80, 90, 120: 4 mbarrier by a producer: eg beta v kp qp aq ak"},
+        {"kda_chunk_factors__no_pm__no_rk__no_rq tile", "80, 90, 120: synchronous: @no_pipeline"}}},
       {"kda_recurrent", {{"kda_recurrent t", "80, 90, 120: 4 cp_async: q k g v"}}},
       {"layer_norm_backward",
        {{"layer_norm_backward i", "80, 90, 120: 4 cp_async: dy x"},
