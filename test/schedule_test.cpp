@@ -159,8 +159,8 @@ TEST_CASE("a text that is no schedule") {
         "s.txt:4: this field overlaps that of `a`");
   CHECK(wrong("kernel p\nloop k at 3\nstage 4096 B\nfield b bf16[32, 64] at 4096 rows") ==
         "s.txt:4: this field ends at 8192 B of a slot that has 4096");
-  std::string field =
-      "expected `field TENSOR DTYPE[N, ..] at N`, and then `rows`, `swizzle 32`, 64 or 128, or a map `smem[..]`";
+  std::string field = "expected `field TENSOR DTYPE[N, ..] at N`, and then `rows`, `swizzle 32`, 64 or 128, `record`, "
+                      "or a map `smem[..]`";
   for (const char *f :
        {"", "a", "a bf17[64] at 0 rows", "a bf16[0] at 0 rows", "a bf16[64 at 0 rows", "a bf16[64] rows",
         "a bf16[64] at 0", "a bf16[64] at 0 swizzle 16", "a bf16[64] at 0 smem[2]"}) {

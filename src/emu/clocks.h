@@ -70,7 +70,8 @@ public:
   }
   bool ordered_before_async(int32_t warp, int lane, uint32_t component, uint32_t stamp) const {
     Kind kind;
-    if (is_own(warp, lane, component, kind) && warps_[size_t(warp)].own_fenced[kind][size_t(lane)] >= stamp) return true;
+    if (is_own(warp, lane, component, kind) && warps_[size_t(warp)].own_fenced[kind][size_t(lane)] >= stamp)
+      return true;
     const std::vector<uint32_t> &fenced = view(warp, lane).fenced;
     return component < fenced.size() && fenced[component] >= stamp;
   }

@@ -44,8 +44,8 @@ void Elaborator::annotate(const std::vector<ast::Annotation> &list, bool unrolle
       continue;
     }
     if (!loop) {
-      bad(a.name.loc,
-          unrolled ? "has no meaning before `unroll for`, which leaves no loop" : "stands before a `for` loop or `grid persistent`");
+      bad(a.name.loc, unrolled ? "has no meaning before `unroll for`, which leaves no loop"
+                               : "stands before a `for` loop or `grid persistent`");
       continue;
     }
     bool other = loop->has("@pipeline") || loop->has("@no_pipeline");
