@@ -84,11 +84,7 @@ std::vector<Regs> registers(LowerCtx &c, const std::vector<ir::Value *> &values,
 }
 
 // ptxas unrolls loops by its own taste, which multiplies the registers of a tile program: off unless the source asks.
-// And what a long body can compute anew is not kept in registers through it: `hoist` = false.
-bool keeps_registers_short(const Op &loop) {
-  constexpr size_t kLong = 64; // ops; gemm with an epilogue has 20, the gradients of KDA, which spill otherwise, 200
-  return loop.attrs.has("tiles") && loop.regions[0]->ops.size() > kLong;
-}
+// `hoist` = false: what does not change is computed anew in every iteration, not kept in registers through it.
 void set_hints(LowerCtx &c, llvm::BranchInst *latch, int64_t count, bool hoist) {
   llvm::LLVMContext &ctx = c.b.getContext();
   auto flag = [&](const char *name) { return llvm::MDNode::get(ctx, llvm::MDString::get(ctx, name)); };
@@ -187,7 +183,7 @@ private:
     for (size_t i = 0; i < carried.size(); i++) add_incoming(carried[i], next[i], end);
     V left = more(iv, 1);
     iv->addIncoming(b_.CreateAdd(iv, step_), end);
-    set_hints(c_, b_.CreateCondBr(left, rest_, after_), op_.attrs.i_or("unroll", 0), !keeps_registers_short(op_));
+    set_hints(c_, b_.CreateCondBr(left, rest_, after_), op_.attrs.i_or("unroll", 0), !op_.attrs.has("keep_inside"));
     ways_.emplace_back(end, next);
   }
 
@@ -215,7 +211,7 @@ private:
     for (size_t i = 0; i < carried.size(); i++) add_incoming(carried[i], next[i], end);
     V round = more(iv, 2 * n - 1), left = more(iv, n), behind = b_.CreateAdd(iv, times(n));
     iv->addIncoming(behind, end);
-    set_hints(c_, b_.CreateCondBr(round, main, check), 0, !keeps_registers_short(op_));
+    set_hints(c_, b_.CreateCondBr(round, main, check), 0, !op_.attrs.has("keep_inside"));
 
     b_.SetInsertPoint(check);
     b_.CreateCondBr(left, single, after_);

@@ -7,9 +7,9 @@
 //                                            .. %i ..
 //                                          }
 //
-// The loop has the attribute `tiles`. Any number of blocks from 1 to that of tiles computes all of them; how many there
-// are is the launcher's business (codegen/abi.h). Each role of the source gets such a loop of its own, with what stands
-// before the roles made again in it: its scalars may depend on the tile.
+// The loop has the attribute `tiles`, and `keep_inside` if it is long. Any number of blocks from 1 to that of tiles
+// computes all of them; how many there are is the launcher's business (codegen/abi.h). Each role of the source gets
+// such a loop of its own, with what stands before the roles made again in it: its scalars may depend on the tile.
 #include "ir/builder.h"
 #include "ir/clone.h"
 #include "ir/op_def.h"
@@ -23,6 +23,10 @@ using ir::OpKind;
 using ir::Value;
 
 namespace {
+
+// Ops of a tile from which on LLVM moves nothing out of the loop: what is kept in registers through so long a body
+// spills. A product with an epilogue has 20, the gradients of KDA, which spilled, 200.
+constexpr size_t kLong = 64;
 
 class LoopOverTiles {
 public:
@@ -67,6 +71,7 @@ private:
       op->block = body;
       body->ops.push_back(op);
     }
+    if (body->ops.size() > kLong) loop->attrs.set("keep_inside", int64_t(1));
     b_.set_block(body);
     b_.create_typed(OpKind::Yield, {}, {}, {}, f_.loc);
     ir::walk(body, [&](Op *op) {
